@@ -1,0 +1,94 @@
+# One definition of every command; CI calls the same targets. `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := $(shell find fastnode rust_ext/src -name '*.pyx' -o -name '*.pxd' -o -name '*_ref.py' -o -name '*.rs') \
+           setup.py rust_ext/Cargo.toml rust_ext/Cargo.lock $(wildcard build_backend/*.py)
+# Pins live in pyproject.toml alone: the tools are read from there.
+PINS = $(shell $(PYTHON) -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb")); print(*$(1))')
+BUILD_TOOLS = $(call PINS,project["build-system"]["requires"])
+DEV_TOOLS = $(call PINS,project["project"]["optional-dependencies"]["dev"])
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+CARGO_TEST_FLAGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help run build dev lint test test-unit test-integration test-crash bench annotate format clean tools
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | sort | awk -F'\t' '{printf "  make %-18s %s\n", $$1, $$2}'
+
+run: build ## build what changed and start one durable node on loopback (ARGS="--listen ...")
+	@exec $(BIN)/fastnode run $(ARGS)
+
+build: $(VENV)/.built ## create .venv, install the pinned dependencies, compile Cython and Rust
+
+test: lint test-rust test-unit test-integration test-crash bench-smoke ## everything CI runs: lint, types, Rust and Python tests
+
+lint: $(VENV)/.dev ## ruff, mypy, stubtest, clippy, rustfmt
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest fastnode._keys fastnode._core fastnode._raftlog --allowlist tests/stubtest-allowlist.txt
+	cd rust_ext && cargo fmt --check && cargo clippy --quiet --locked --all-targets -- -D warnings
+	cd bench/loadgen && cargo fmt --check && cargo clippy --quiet --locked --all-targets -- -D warnings
+
+.PHONY: test-rust bench-smoke debug-check
+test-rust: | tools ## cargo test of the Raft log extension
+	cd rust_ext && cargo test --quiet --locked $(CARGO_TEST_FLAGS)
+
+test-unit: $(VENV)/.dev ## pure code: no sockets, no sleeps
+	$(BIN)/pytest -q tests/unit
+
+test-integration: $(VENV)/.dev ## one real node, real sockets and disk, boto3
+	$(BIN)/pytest -q tests/integration
+
+test-crash: $(VENV)/.dev ## real nodes killed with -9, damaged logs
+	$(BIN)/pytest -q tests/crash
+
+bench-smoke: $(VENV)/.dev
+	$(BIN)/pytest -q bench --benchmark-disable
+
+bench: $(VENV)/.dev ## compiled against twin, node against bare echo: ratios measured in one run
+	$(BIN)/pytest -q bench --benchmark-only --benchmark-columns=median,iqr,rounds
+	$(BIN)/python -m bench.node_load
+
+debug-check: $(VENV)/.dev ## the compiled modules with every bounds check on, against their tests
+	FASTNODE_BUILD=debug $(BIN)/python setup.py -q build --build-base build/debug-base --build-lib build/debug
+	cp fastnode/_raftlog*.so build/debug/fastnode/
+	PYTHONPATH=build/debug $(BIN)/pytest -q tests/unit/native
+
+annotate: $(VENV)/.dev ## Cython's annotated sources in build/annotate: look for yellow in the hot path
+	$(BIN)/cython --annotate-fullc -3 -o build/annotate/ fastnode/_keys.pyx fastnode/_core.pyx
+
+format: $(VENV)/.dev ## rewrite Python and Rust sources in the project's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	cd rust_ext && cargo fmt
+	cd bench/loadgen && cargo fmt
+
+clean: ## remove everything that was built; data directories stay
+	rm -rf build dist .venv rust_ext/target bench/loadgen/target .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf fastnode/*.so fastnode.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+tools:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "fastnode: Python 3.11 or newer is missing: install it, or name it with make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "fastnode: the Python venv module is missing: install python3-venv"; exit 1; }
+	@command -v cc >/dev/null || { echo "fastnode: a C compiler is missing: install gcc or clang"; exit 1; }
+	@command -v cargo >/dev/null || { echo "fastnode: the Rust toolchain is missing: install cargo (Rust 1.85 or newer)"; exit 1; }
+
+$(VENV)/.venv: | tools
+	@echo "fastnode: creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV) && touch $@
+
+$(VENV)/.tools: pyproject.toml | $(VENV)/.venv
+	@echo "fastnode: installing the build tools"
+	@$(PIP) install $(BUILD_TOOLS) && touch $@
+
+$(VENV)/.built: $(VENV)/.tools $(SOURCES)
+	@echo "fastnode: building (the first time takes a few minutes: Cython modules, Raft log extension)"
+	@$(PIP) install --no-build-isolation --editable . && touch $@
+
+$(VENV)/.dev: $(VENV)/.built pyproject.toml
+	@echo "fastnode: installing the development tools"
+	@$(PIP) install $(DEV_TOOLS) && touch $@

@@ -1,0 +1,67 @@
+"""The Cython extensions and their build profiles; everything else is in pyproject.toml.
+
+`FASTNODE_BUILD=debug` compiles with every check on; without it the checks are off and the C
+compiler optimises. Generated C goes to `build/`. Changing the profile rebuilds.
+"""
+
+import os
+from pathlib import Path
+
+from Cython.Build import cythonize
+from Cython.Compiler import Options
+from setuptools import Extension, setup
+
+MODULES = ("_keys", "_core")
+# Cython's table of doctests would be a name in the module that no stub explains.
+COMMON_DIRECTIVES = {"autotestdict": False}
+RELEASE_DIRECTIVES = COMMON_DIRECTIVES | {
+    "boundscheck": False,
+    "wraparound": False,
+    "cdivision": True,
+    "initializedcheck": False,
+}
+DEBUG_DIRECTIVES = COMMON_DIRECTIVES | {
+    "boundscheck": True,
+    "wraparound": False,
+    "cdivision": False,
+    "initializedcheck": True,
+    "nonecheck": True,
+}
+PROFILES = {
+    "release": (RELEASE_DIRECTIVES, ["-O3", "-Wall", "-Wextra", "-Werror"]),
+    "debug": (DEBUG_DIRECTIVES, ["-O1", "-g", "-UNDEBUG", "-Wall", "-Wextra", "-Werror"]),
+}
+# Cython's own boilerplate leaves parameters, functions and struct members unused.
+TOLERATED = ["-Wno-unused-parameter", "-Wno-unused-function", "-Wno-missing-field-initializers"]
+
+
+def extensions() -> list[Extension]:
+    profile = os.environ.get("FASTNODE_BUILD", "release")
+    directives, flags = PROFILES[profile]
+    stamp = Path("build", "cython-profile")
+    wanted = f"{profile} {directives} {flags}\n"
+    changed = not stamp.exists() or stamp.read_text() != wanted
+    built: list[Extension] = cythonize(
+        [
+            Extension(
+                f"fastnode.{name}",
+                [f"fastnode/{name}.pyx"],
+                extra_compile_args=[*flags, *TOLERATED],
+            )
+            for name in MODULES
+        ],
+        build_dir="build/cython",
+        compiler_directives=directives,
+        force=changed,
+    )
+    # The extensions depend on the stamp: no profile is linked from another profile's leftovers.
+    for extension in built:
+        extension.depends.append(str(stamp))
+    if changed:
+        stamp.parent.mkdir(exist_ok=True)
+        stamp.write_text(wanted)
+    return built
+
+
+Options.warning_errors = True
+setup(ext_modules=extensions())
