@@ -1,0 +1,137 @@
+"""Every compiled function against its twin: how many times faster, printed and held above a floor.
+
+Compiled code has to earn its place. Both sides run in short alternating slices of one process, so a
+busy machine slows them alike and the ratio of the best slices stays meaningful. The floors are well
+under what is measured: they catch a fast path that was lost, not a bad afternoon. With timing off
+each case runs once, to see that it still works.
+"""
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from fastnode import _core_ref, _keys_ref, native
+
+if not native.COMPILED:
+    pytest.skip("pure mode has nothing to compare", allow_module_level=True)
+
+SLICES = 15
+SLICE_SECONDS = 0.002
+
+REQUEST = bytes(range(16))
+TIMESTAMP = 1_790_000_000_000 << 16 | 7
+SEGMENT = native.queue_segment("123456789012", "eu-west-1", "orders")
+PREFIX = native.scope_prefix(native.FAMILY_DATA, SEGMENT, 3)
+KEY = native.message_key(PREFIX, TIMESTAMP, 0)
+TIMER_PREFIX = native.scope_prefix(native.FAMILY_TIMER, SEGMENT, 3, 5)
+TIMER = native.timer_key(TIMER_PREFIX, TIMESTAMP, TIMESTAMP, 0)
+IDENTITY = native.message_id(TIMESTAMP, 0, REQUEST)
+HANDLE = native.encode_receipt(REQUEST, 3, IDENTITY, TIMESTAMP)
+RECEIPT = native.decode_receipt(HANDLE)
+MESSAGE = (0, IDENTITY, 1_790_000_000_000, REQUEST, "AIDAEXAMPLE", b"", b"x" * 200)
+RECORD = native.encode_message(*MESSAGE)
+STATE = native.encode_state(1, 2, 3, 4)
+READS = [native.queue_key(native.FAMILY_GENERATION, SEGMENT)]
+SEND = (REQUEST, TIMESTAMP, TIMESTAMP, 1, 1, READS, [(native.FRESH_PUT, KEY, RECORD)])
+TRANSACTION = native.encode_transaction(*SEND)
+BATCH = [TRANSACTION] * 64
+ENTRY = native.encode_entry(BATCH)
+
+
+class Case(NamedTuple):
+    """Arguments of one call, and the least number of times that compiled code must be faster."""
+
+    floor: float
+    arguments: tuple[Any, ...]
+
+
+CASES = {
+    "text": Case(1.5, ("orders",)),
+    "queue_segment": Case(3.0, ("123456789012", "eu-west-1", "orders")),
+    "split_queue_segment": Case(4.0, (SEGMENT,)),
+    "queue_key": Case(1.2, (native.FAMILY_META, SEGMENT)),
+    "tombstone_key": Case(2.0, (SEGMENT, 3)),
+    "scope_prefix": Case(3.0, (native.FAMILY_DATA, SEGMENT, 3, 5)),
+    "message_key": Case(3.0, (PREFIX, TIMESTAMP, 0)),
+    "split_message_key": Case(5.0, (len(PREFIX), KEY)),
+    "timer_key": Case(3.5, (TIMER_PREFIX, TIMESTAMP, TIMESTAMP, 0)),
+    "split_timer_key": Case(6.0, (len(TIMER_PREFIX), TIMER)),
+    "dedup_key": Case(2.5, (PREFIX, "customer-17", "order-4711")),
+    "group_key": Case(3.5, (PREFIX, "customer-17", TIMESTAMP, 0)),
+    "id_key": Case(1.3, (PREFIX, IDENTITY)),
+    "counter_key": Case(1.4, (PREFIX, 1)),
+    "prefix_end": Case(3.5, (PREFIX,)),
+    "parse_key": Case(3.0, (TIMER,)),
+    "home_group": Case(1.3, (SEGMENT, 8)),
+    "partition_for": Case(2.0, ("customer-17", TIMESTAMP, 32, False)),
+    "siphash24": Case(100.0, (REQUEST, KEY)),
+    "message_id": Case(10.0, (TIMESTAMP, 0, REQUEST)),
+    "message_id_text": Case(3.0, (IDENTITY,)),
+    "message_id_position": Case(6.0, (IDENTITY,)),
+    "receipt_tag": Case(100.0, (REQUEST, 3, IDENTITY, TIMESTAMP)),
+    "encode_receipt": Case(50.0, (REQUEST, 3, IDENTITY, TIMESTAMP)),
+    "decode_receipt": Case(10.0, (HANDLE,)),
+    "receipt_is_genuine": Case(80.0, (REQUEST, RECEIPT)),
+    "encode_message": Case(8.0, MESSAGE),
+    "decode_message": Case(8.0, (RECORD,)),
+    "encode_state": Case(5.0, (1, 2, 3, 4)),
+    "decode_state": Case(9.0, (STATE,)),
+    "encode_transaction": Case(8.0, SEND),
+    "encode_entry": Case(7.0, (BATCH,)),
+    "decode_entry": Case(10.0, (ENTRY,)),
+}
+
+
+def slice_seconds(function: Callable[..., object], arguments: tuple[Any, ...], calls: int) -> float:
+    start = perf_counter()
+    for _ in range(calls):
+        function(*arguments)
+    return (perf_counter() - start) / calls
+
+
+def calls_per_slice(function: Callable[..., object], arguments: tuple[Any, ...]) -> int:
+    calls = 1
+    while slice_seconds(function, arguments, calls) * calls < SLICE_SECONDS:
+        calls *= 2
+    return calls
+
+
+def best_seconds(functions: list[Callable[..., object]], arguments: tuple[Any, ...]) -> list[float]:
+    """The best slice of each function, taken in turns."""
+    counts = [calls_per_slice(function, arguments) for function in functions]
+    slices = [
+        [
+            slice_seconds(function, arguments, count)
+            for function, count in zip(functions, counts, strict=True)
+        ]
+        for _ in range(SLICES)
+    ]
+    return [min(column) for column in zip(*slices, strict=True)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_compiled_beats_its_twin(
+    name: str, benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    floor, arguments = CASES[name]
+    compiled = getattr(native, name)
+    twin = getattr(_keys_ref, name, None) or getattr(_core_ref, name)
+    assert benchmark(compiled, *arguments) == twin(*arguments)
+    if benchmark.disabled:
+        return
+    ours, theirs = best_seconds([compiled, twin], arguments)
+    ratio = theirs / ours
+    benchmark.extra_info["times_faster_than_twin"] = round(ratio, 2)
+    with capsys.disabled():
+        print(f"\n{name:22}{ours * 1e9:9.0f} ns{theirs * 1e9:11.0f} ns {ratio:6.1f}x", end="")
+    assert ratio >= floor, f"{name}: {ratio:.1f} times faster than its twin, {floor} wanted"
+
+
+def test_every_function_of_the_door_has_a_case() -> None:
+    functions = {
+        name for name in native.__all__ if name[0].islower() and callable(getattr(native, name))
+    }
+    assert functions == set(CASES)

@@ -1,0 +1,579 @@
+# cython: language_level=3
+"""Message ids, receipt handles, records and the transaction codec in C.
+
+`_core_ref.py` is the readable version and owns constants and types; tests hold the two equal.
+Encoders allocate their result once and copy into it; decoders read through a cursor that never
+passes its end. Key layouts are not here.
+"""
+
+from cpython.bytes cimport (
+    PyBytes_AS_STRING,
+    PyBytes_CheckExact,
+    PyBytes_FromStringAndSize,
+    PyBytes_GET_SIZE,
+)
+from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.long cimport PyLong_AsLong, PyLong_Check
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_SET_ITEM
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeASCII, PyUnicode_DecodeUTF8
+from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memset
+
+from fastnode._keys cimport (
+    Cursor,
+    address,
+    finish,
+    load_u16,
+    load_u32,
+    load_u64,
+    load_u64_little,
+    store,
+    store_u16,
+    store_u32,
+    store_u64,
+    take,
+)
+
+from fastnode import _core_ref as _ref
+
+cdef extern from "Python.h":
+    ctypedef struct PyTypeObject:
+        PyObject* (*tp_alloc)(PyTypeObject*, Py_ssize_t) except NULL
+    object PySequence_Fast(object sequence, const char* message)
+    Py_ssize_t PySequence_Fast_GET_SIZE(object sequence)
+    PyObject* PySequence_Fast_GET_ITEM(object sequence, Py_ssize_t index)
+
+cdef extern from *:
+    object steal "(PyObject*)" (PyObject* owned)
+
+cdef type _Receipt = _ref.Receipt
+cdef type _MessageRecord = _ref.MessageRecord
+cdef type _MessageState = _ref.MessageState
+cdef type _Transaction = _ref.Transaction
+
+cdef uint8_t _RECORD_VERSION = _ref.RECORD_VERSION
+cdef uint8_t _ENTRY_VERSION = _ref.ENTRY_VERSION
+cdef uint8_t _RECEIPT_VERSION = _ref.RECEIPT_VERSION
+cdef uint8_t _RECEIPT_VERSION_PARTITIONED = _ref.RECEIPT_VERSION_PARTITIONED
+cdef Py_ssize_t _RECEIPT_CHARS = _ref.RECEIPT_CHARS
+cdef Py_ssize_t _RECEIPT_CHARS_PARTITIONED = _ref.RECEIPT_CHARS_PARTITIONED
+cdef int64_t _UNPARTITIONED = _ref.UNPARTITIONED
+cdef int _ENTRIES_MAX = _ref.ENTRIES_MAX
+cdef long _KIND_FIRST = _ref.PUT
+cdef long _FRESH_DELETE = _ref.FRESH_DELETE
+cdef long _KIND_LAST = _FRESH_DELETE
+cdef long _DELETE = _ref.DELETE
+cdef long _DROP = _ref.DROP
+cdef long _ADD = _ref.ADD
+
+cdef enum:
+    ID_BYTES = 16
+    RECEIPT_BYTES_MAX = 45
+    TAGGED_BYTES = 32
+    MESSAGE_HEAD_BYTES = 52
+    STATE_BYTES = 29
+    TRANSACTION_HEAD_BYTES = 43
+    NOT_A_DIGIT = 255
+
+cdef uint8_t[64] _digits
+cdef uint8_t[256] _digit_values
+
+
+def siphash24(bytes key not None, bytes message not None):
+    return siphash(sixteen(key, "a hash key"), address(message), PyBytes_GET_SIZE(message))
+
+
+def message_id(uint64_t commit_ts, long entry, bytes request not None):
+    cdef const uint8_t* source = sixteen(request, "a request")
+    if entry < 0 or entry >= _ENTRIES_MAX:
+        raise ValueError("a transaction creates at most 16 messages")
+    cdef uint64_t folded = load_u64(source) ^ load_u64(source + 8)
+    cdef uint64_t high = (commit_ts & ~<uint64_t>0xFFFF) | 0x7000 | ((commit_ts >> 4) & 0xFFF)
+    cdef uint64_t low = (
+        (<uint64_t>2 << 62) | ((commit_ts & 0xF) << 58) | (<uint64_t>entry << 54)
+        | (folded & ((<uint64_t>1 << 54) - 1))
+    )
+    cdef bytes result = PyBytes_FromStringAndSize(NULL, ID_BYTES)
+    store_u64(store_u64(address(result), high), low)
+    return result
+
+
+def message_id_text(bytes message_id not None):
+    cdef const uint8_t* source = sixteen(message_id, "a message id")
+    cdef char[36] letters
+    cdef char* at = letters
+    cdef int index
+    for index in range(ID_BYTES):
+        if index == 4 or index == 6 or index == 8 or index == 10:
+            at[0] = 45
+            at += 1
+        at[0] = hex_digit(source[index] >> 4)
+        at[1] = hex_digit(source[index] & 15)
+        at += 2
+    return PyUnicode_DecodeASCII(letters, 36, NULL)
+
+
+def message_id_position(bytes message_id not None):
+    cdef const uint8_t* source = sixteen(message_id, "a message id")
+    cdef uint64_t high = load_u64(source)
+    cdef uint64_t low = load_u64(source + 8)
+    if (high >> 12) & 15 != 7 or low >> 62 != 2:
+        raise ValueError("the message id is not one of ours")
+    cdef uint64_t counter = ((high & 0xFFF) << 4) | ((low >> 58) & 15)
+    return (high & ~<uint64_t>0xFFFF) | counter, <long>((low >> 54) & 15)
+
+
+def receipt_tag(
+    bytes secret not None, uint64_t generation, bytes message_id not None, uint64_t nonce
+):
+    cdef const uint8_t* identity = sixteen(message_id, "a message id")
+    return tag_of(sixteen(secret, "a hash key"), generation, identity, nonce)
+
+
+def encode_receipt(
+    bytes secret not None,
+    uint64_t generation,
+    bytes message_id not None,
+    uint64_t nonce,
+    int64_t partition=-1,
+):
+    cdef const uint8_t* identity = sixteen(message_id, "a message id")
+    cdef uint64_t tag = tag_of(sixteen(secret, "a hash key"), generation, identity, nonce)
+    cdef uint8_t[RECEIPT_BYTES_MAX] raw
+    cdef uint8_t* at = raw
+    if partition == _UNPARTITIONED:
+        raw[0] = _RECEIPT_VERSION
+        at += 1
+    elif partition < 0 or partition > <int64_t>UINT32_MAX:
+        raise OverflowError("a partition is an unsigned 32-bit number")
+    else:
+        raw[0] = _RECEIPT_VERSION_PARTITIONED
+        at = store_u32(at + 1, <uint32_t>partition)
+    at = store(store_u64(at, generation), identity, ID_BYTES)
+    at = store_u64(store_u64(at, nonce), tag)
+    return base64_text(raw, at - raw)
+
+
+def decode_receipt(str handle not None):
+    cdef Py_ssize_t size
+    cdef const char* letters = PyUnicode_AsUTF8AndSize(handle, &size)
+    cdef uint8_t[RECEIPT_BYTES_MAX] raw
+    if size != _RECEIPT_CHARS and size != _RECEIPT_CHARS_PARTITIONED:
+        raise ValueError("a receipt handle has 55 or 60 characters")
+    if not base64_decode(<const uint8_t*>letters, size, raw):
+        raise ValueError("the receipt handle is not base64url, or has stray bits")
+    cdef bint partitioned = size == _RECEIPT_CHARS_PARTITIONED
+    if raw[0] != (_RECEIPT_VERSION_PARTITIONED if partitioned else _RECEIPT_VERSION):
+        raise ValueError("the receipt handle has another version's length")
+    cdef const uint8_t* at = raw + (5 if partitioned else 1)
+    cdef int64_t partition = load_u32(raw + 1) if partitioned else _UNPARTITIONED
+    return named(
+        _Receipt,
+        (partition, load_u64(at), slice_of(at + 8, ID_BYTES), load_u64(at + 24), load_u64(at + 32)),
+    )
+
+
+def receipt_is_genuine(bytes secret not None, receipt not None):
+    cdef bytes message_id
+    cdef uint64_t generation, nonce, tag
+    _, generation, message_id, nonce, tag = receipt
+    cdef const uint8_t* identity = sixteen(message_id, "a message id")
+    # One xor and one comparison of whole words: no early exit that an attacker could time.
+    return (tag_of(sixteen(secret, "a hash key"), generation, identity, nonce) ^ tag) == 0
+
+
+def encode_message(
+    uint8_t flags,
+    bytes message_id not None,
+    uint64_t sent_ms,
+    bytes body_md5 not None,
+    str sender not None,
+    bytes extras not None,
+    bytes body not None,
+):
+    cdef Py_ssize_t sender_size
+    cdef const char* name = PyUnicode_AsUTF8AndSize(sender, &sender_size)
+    cdef Py_ssize_t extras_size = PyBytes_GET_SIZE(extras), body_size = PyBytes_GET_SIZE(body)
+    cdef const uint8_t* identity = sixteen(message_id, "a message id")
+    cdef const uint8_t* digest = sixteen(body_md5, "an MD5 digest")
+    if sender_size > 0xFFFF or extras_size > UINT32_MAX or body_size > UINT32_MAX:
+        raise OverflowError("a part of the message is too long for its length field")
+    cdef bytes result = PyBytes_FromStringAndSize(
+        NULL, MESSAGE_HEAD_BYTES + sender_size + extras_size + body_size
+    )
+    cdef uint8_t* at = address(result)
+    at[0] = _RECORD_VERSION
+    at[1] = flags
+    at = store_u64(store(at + 2, identity, ID_BYTES), sent_ms)
+    at = store_u16(store(at, digest, ID_BYTES), <uint16_t>sender_size)
+    at = store_u32(store_u32(at, <uint32_t>extras_size), <uint32_t>body_size)
+    at = store(at, <const uint8_t*>name, sender_size)
+    store(store(at, address(extras), extras_size), address(body), body_size)
+    return result
+
+
+def decode_message(bytes record not None):
+    cdef Cursor cursor = cursor_over(record)
+    cdef const uint8_t* head = take(&cursor, MESSAGE_HEAD_BYTES)
+    check_version(head[0], _RECORD_VERSION)
+    cdef Py_ssize_t sender_size = load_u16(head + 42)
+    cdef Py_ssize_t extras_size = load_u32(head + 44), body_size = load_u32(head + 48)
+    cdef const uint8_t* sender = take(&cursor, sender_size)
+    cdef const uint8_t* extras = take(&cursor, extras_size)
+    cdef const uint8_t* body = take(&cursor, body_size)
+    finish(&cursor)
+    return named(
+        _MessageRecord,
+        (
+            head[1],
+            slice_of(head + 2, ID_BYTES),
+            load_u64(head + 18),
+            slice_of(head + 26, ID_BYTES),
+            PyUnicode_DecodeUTF8(<char*>sender, sender_size, NULL),
+            slice_of(extras, extras_size),
+            slice_of(body, body_size),
+        ),
+    )
+
+
+def encode_state(
+    uint64_t nonce, uint32_t receive_count, uint64_t visible_at, uint64_t first_receive_ms
+):
+    cdef bytes result = PyBytes_FromStringAndSize(NULL, STATE_BYTES)
+    cdef uint8_t* at = address(result)
+    at[0] = _RECORD_VERSION
+    at = store_u32(store_u64(at + 1, nonce), receive_count)
+    store_u64(store_u64(at, visible_at), first_receive_ms)
+    return result
+
+
+def decode_state(bytes record not None):
+    cdef Cursor cursor = cursor_over(record)
+    cdef const uint8_t* at = take(&cursor, STATE_BYTES)
+    check_version(at[0], _RECORD_VERSION)
+    finish(&cursor)
+    return named(
+        _MessageState,
+        (load_u64(at + 1), load_u32(at + 9), load_u64(at + 13), load_u64(at + 21)),
+    )
+
+
+def encode_transaction(
+    bytes request not None,
+    uint64_t start_ts,
+    uint64_t commit_ts,
+    uint8_t retention,
+    uint16_t mask,
+    reads,
+    writes,
+):
+    cdef const uint8_t* identity = sixteen(request, "a request")
+    cdef object read_keys = PySequence_Fast(reads, b"reads is a sequence of keys")
+    cdef object write_rows = PySequence_Fast(writes, b"writes is a sequence of rows")
+    # Both passes touch only exact bytes and tuples, and ints, so no foreign code runs between
+    # measuring and copying.
+    cdef Py_ssize_t size = TRANSACTION_HEAD_BYTES + reads_size(read_keys) + writes_size(write_rows)
+    cdef bytes result = PyBytes_FromStringAndSize(NULL, size)
+    cdef uint8_t* at = store(address(result), identity, ID_BYTES)
+    at = store_u64(store_u64(at, start_ts), commit_ts)
+    at[0] = retention
+    at = store_u16(at + 1, mask)
+    at = store_u32(at, <uint32_t>PySequence_Fast_GET_SIZE(read_keys))
+    at = store_u32(at, <uint32_t>PySequence_Fast_GET_SIZE(write_rows))
+    at = store_writes(store_blobs(at, read_keys), write_rows)
+    assert at == address(result) + size
+    return result
+
+
+def encode_entry(transactions not None):
+    cdef object parts = PySequence_Fast(transactions, b"transactions is a sequence of bytes")
+    cdef Py_ssize_t size = 5 + reads_size(parts)
+    cdef bytes result = PyBytes_FromStringAndSize(NULL, size)
+    cdef uint8_t* at = address(result)
+    at[0] = _ENTRY_VERSION
+    at = store_blobs(store_u32(at + 1, <uint32_t>PySequence_Fast_GET_SIZE(parts)), parts)
+    assert at == address(result) + size
+    return result
+
+
+def decode_entry(bytes entry not None):
+    cdef Cursor cursor = cursor_over(entry)
+    cdef const uint8_t* head = take(&cursor, 5)
+    check_version(head[0], _ENTRY_VERSION)
+    cdef Py_ssize_t size_min = 4 + TRANSACTION_HEAD_BYTES
+    cdef Py_ssize_t index, count = countable(&cursor, load_u32(head + 1), size_min)
+    cdef list transactions = PyList_New(count)
+    cdef object transaction
+    for index in range(count):
+        transaction = take_transaction(&cursor)
+        Py_INCREF(transaction)
+        PyList_SET_ITEM(transactions, index, transaction)
+    finish(&cursor)
+    return transactions
+
+
+cdef object take_transaction(Cursor* outer):
+    cdef Cursor cursor
+    cdef uint32_t size = load_u32(take(outer, 4))
+    cursor.at = take(outer, size)
+    cursor.end = cursor.at + size
+    cdef const uint8_t* head = take(&cursor, TRANSACTION_HEAD_BYTES)
+    cdef list reads = take_reads(&cursor, load_u32(head + 35))
+    cdef list writes = take_writes(&cursor, load_u32(head + 39))
+    finish(&cursor)
+    return named(
+        _Transaction,
+        (
+            slice_of(head, ID_BYTES),
+            load_u64(head + 16),
+            load_u64(head + 24),
+            head[32],
+            load_u16(head + 33),
+            reads,
+            writes,
+        ),
+    )
+
+
+cdef list take_reads(Cursor* cursor, uint32_t announced):
+    cdef Py_ssize_t index, count = countable(cursor, announced, 4)
+    cdef list reads = PyList_New(count)
+    cdef bytes key
+    for index in range(count):
+        key = take_blob(cursor)
+        Py_INCREF(key)
+        PyList_SET_ITEM(reads, index, key)
+    return reads
+
+
+cdef list take_writes(Cursor* cursor, uint32_t announced):
+    cdef Py_ssize_t index, count = countable(cursor, announced, 9)
+    cdef list writes = PyList_New(count)
+    cdef bytes key, value
+    cdef tuple row
+    cdef long kind
+    for index in range(count):
+        kind = take(cursor, 1)[0]
+        key = take_blob(cursor)
+        value = take_blob(cursor)
+        check_write(kind, key, value)
+        row = (kind, key, value)
+        Py_INCREF(row)
+        PyList_SET_ITEM(writes, index, row)
+    return writes
+
+
+cdef inline Py_ssize_t countable(Cursor* cursor, uint32_t announced, Py_ssize_t size_min) except -1:
+    """A count is believed only if that many of the smallest items fit: it cannot ask for memory."""
+    if announced > <uint64_t>((cursor.end - cursor.at) // size_min):
+        raise ValueError("truncated")
+    return announced
+
+
+cdef inline bytes take_blob(Cursor* cursor):
+    cdef uint32_t size = load_u32(take(cursor, 4))
+    return slice_of(take(cursor, size), size)
+
+
+cdef int check_write(long kind, bytes key, bytes value) except -1:
+    if kind < _KIND_FIRST or kind > _KIND_LAST:
+        raise ValueError("unknown kind of write")
+    if (kind == _DELETE or kind == _FRESH_DELETE) and PyBytes_GET_SIZE(value) != 0:
+        raise ValueError("a delete has no value")
+    if kind == _DROP and is_above(key, value):
+        raise ValueError("a dropped range ends before it starts")
+    if kind == _ADD and PyBytes_GET_SIZE(value) != 8:
+        raise ValueError("a delta has 8 bytes")
+    return 0
+
+
+cdef bint is_above(bytes left, bytes right) noexcept:
+    cdef Py_ssize_t left_size = PyBytes_GET_SIZE(left), right_size = PyBytes_GET_SIZE(right)
+    cdef int order = memcmp(address(left), address(right), min(left_size, right_size))
+    return order > 0 or (order == 0 and left_size > right_size)
+
+
+cdef Py_ssize_t reads_size(object blobs) except -1:
+    cdef Py_ssize_t index, size = 0, count = PySequence_Fast_GET_SIZE(blobs)
+    if count > UINT32_MAX:
+        raise OverflowError("too many parts")
+    for index in range(count):
+        size += blob_size(PySequence_Fast_GET_ITEM(blobs, index))
+    return size
+
+
+cdef inline Py_ssize_t blob_size(PyObject* item) except -1:
+    if not PyBytes_CheckExact(<object>item):
+        raise TypeError("keys and values are bytes")
+    if PyBytes_GET_SIZE(<object>item) > UINT32_MAX:
+        raise OverflowError("a key or value is too long for its length field")
+    return 4 + PyBytes_GET_SIZE(<object>item)
+
+
+cdef Py_ssize_t writes_size(object rows) except -1:
+    cdef Py_ssize_t index, size = 0, count = PySequence_Fast_GET_SIZE(rows)
+    cdef PyObject* row
+    if count > UINT32_MAX:
+        raise OverflowError("too many writes")
+    for index in range(count):
+        row = PySequence_Fast_GET_ITEM(rows, index)
+        size += write_size(<object>row)
+    return size
+
+
+cdef inline Py_ssize_t write_size(object row) except -1:
+    if not PyTuple_CheckExact(row) or PyTuple_GET_SIZE(row) != 3:
+        raise TypeError("a write is a tuple of kind, key and value")
+    cdef PyObject* key = PyTuple_GET_ITEM(row, 1)
+    cdef PyObject* value = PyTuple_GET_ITEM(row, 2)
+    cdef Py_ssize_t size = 1 + blob_size(key) + blob_size(value)
+    check_write(kind_of(row), <bytes>key, <bytes>value)
+    return size
+
+
+cdef inline long kind_of(object row) except? -1:
+    cdef object kind = <object>PyTuple_GET_ITEM(row, 0)
+    if not PyLong_Check(kind):
+        raise TypeError("the kind of a write is an int")
+    return PyLong_AsLong(kind)
+
+
+cdef uint8_t* store_blobs(uint8_t* at, object blobs) noexcept:
+    cdef Py_ssize_t index
+    for index in range(PySequence_Fast_GET_SIZE(blobs)):
+        at = store_blob(at, PySequence_Fast_GET_ITEM(blobs, index))
+    return at
+
+
+cdef inline uint8_t* store_blob(uint8_t* at, PyObject* blob) noexcept:
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(<object>blob)
+    at = store_u32(at, <uint32_t>size)
+    return store(at, <const uint8_t*>PyBytes_AS_STRING(<object>blob), size)
+
+
+cdef uint8_t* store_writes(uint8_t* at, object rows) except NULL:
+    cdef Py_ssize_t index
+    cdef PyObject* row
+    for index in range(PySequence_Fast_GET_SIZE(rows)):
+        row = PySequence_Fast_GET_ITEM(rows, index)
+        at[0] = <uint8_t>kind_of(<object>row)
+        at = store_blob(at + 1, PyTuple_GET_ITEM(<object>row, 1))
+        at = store_blob(at, PyTuple_GET_ITEM(<object>row, 2))
+    return at
+
+
+cdef inline object named(type cls, tuple fields):
+    """An instance of a named tuple without a call of its constructor, which is Python code."""
+    cdef Py_ssize_t index, size = PyTuple_GET_SIZE(fields)
+    cdef object result = steal((<PyTypeObject*>cls).tp_alloc(<PyTypeObject*>cls, size))
+    cdef object field
+    for index in range(size):
+        field = fields[index]
+        Py_INCREF(field)
+        PyTuple_SET_ITEM(result, index, field)
+    return result
+
+
+cdef inline bytes slice_of(const uint8_t* at, Py_ssize_t size):
+    return PyBytes_FromStringAndSize(<const char*>at, size)
+
+
+cdef inline const uint8_t* sixteen(bytes value, str what) except NULL:
+    if PyBytes_GET_SIZE(value) != ID_BYTES:
+        raise ValueError(f"{what} has 16 bytes")
+    return address(value)
+
+
+cdef inline Cursor cursor_over(bytes source) noexcept:
+    cdef Cursor cursor
+    cursor.at = address(source)
+    cursor.end = cursor.at + PyBytes_GET_SIZE(source)
+    return cursor
+
+
+cdef inline int check_version(uint8_t found, uint8_t expected) except -1:
+    if found != expected:
+        raise ValueError("unknown version")
+    return 0
+
+
+cdef inline char hex_digit(uint8_t value) noexcept nogil:
+    return <char>(value + 48 if value < 10 else value + 87)
+
+
+cdef str base64_text(const uint8_t* raw, Py_ssize_t size):
+    cdef char[60] letters
+    cdef Py_ssize_t index, count = 0
+    cdef uint32_t bits = 0
+    cdef int waiting = 0
+    for index in range(size):
+        bits = (bits << 8) | raw[index]
+        waiting += 8
+        while waiting >= 6:
+            waiting -= 6
+            letters[count] = <char>_digits[(bits >> waiting) & 63]
+            count += 1
+    if waiting:
+        letters[count] = <char>_digits[(bits << (6 - waiting)) & 63]
+        count += 1
+    return PyUnicode_DecodeASCII(letters, count, NULL)
+
+
+cdef bint base64_decode(const uint8_t* letters, Py_ssize_t size, uint8_t* raw) noexcept nogil:
+    """Whether every letter is a digit and no bit is set after the last whole byte."""
+    cdef Py_ssize_t index
+    cdef uint32_t bits = 0
+    cdef int waiting = 0
+    cdef uint8_t value
+    for index in range(size):
+        value = _digit_values[letters[index]]
+        if value == NOT_A_DIGIT:
+            return False
+        bits = (bits << 6) | value
+        waiting += 6
+        if waiting >= 8:
+            waiting -= 8
+            raw[0] = <uint8_t>(bits >> waiting)
+            raw += 1
+    return (bits & ((<uint32_t>1 << waiting) - 1)) == 0
+
+
+cdef uint64_t tag_of(
+    const uint8_t* secret, uint64_t generation, const uint8_t* identity, uint64_t nonce
+) noexcept nogil:
+    cdef uint8_t[TAGGED_BYTES] tagged
+    store_u64(store(store_u64(tagged, generation), identity, ID_BYTES), nonce)
+    return siphash(secret, tagged, TAGGED_BYTES)
+
+
+cdef uint64_t siphash(const uint8_t* key, const uint8_t* message, size_t size) noexcept nogil:
+    cdef uint64_t[4] state
+    cdef uint64_t k0 = load_u64_little(key), k1 = load_u64_little(key + 8), word
+    cdef size_t index, words = size >> 3
+    state[0] = k0 ^ <uint64_t>0x736F6D6570736575
+    state[1] = k1 ^ <uint64_t>0x646F72616E646F6D
+    state[2] = k0 ^ <uint64_t>0x6C7967656E657261
+    state[3] = k1 ^ <uint64_t>0x7465646279746573
+    for index in range(words):
+        sip_word(state, load_u64_little(message + 8 * index))
+    word = <uint64_t>(size & 0xFF) << 56
+    for index in range(size & 7):
+        word |= <uint64_t>message[8 * words + index] << (8 * index)
+    sip_word(state, word)
+    state[2] ^= 0xFF
+    for index in range(4):
+        sip_round(state)
+    return state[0] ^ state[1] ^ state[2] ^ state[3]
+
+
+cdef void fill_digits(bytes alphabet) noexcept:
+    cdef int index
+    memset(_digit_values, NOT_A_DIGIT, 256)
+    for index in range(64):
+        _digits[index] = address(alphabet)[index]
+        _digit_values[_digits[index]] = <uint8_t>index
+
+
+fill_digits(_ref.BASE64_DIGITS.encode())

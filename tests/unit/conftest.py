@@ -1,0 +1,37 @@
+"""Shared by all unit tests: the `impl` fixture, and how long property tests search.
+
+`impl` runs a test on the readable twins and on the compiled modules. In pure mode there may be no
+compiled modules, so only the twins run.
+"""
+
+from importlib import import_module
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+from hypothesis import settings
+
+from fastnode import native
+
+# All unit tests together have ten seconds. A deadline per example would only find busy machines.
+settings.register_profile("unit", max_examples=30, deadline=None)
+settings.load_profile("unit")
+
+
+class Impl(NamedTuple):
+    """One implementation of both native modules."""
+
+    keys: ModuleType
+    core: ModuleType
+
+
+def implementation(suffix: str) -> Impl:
+    return Impl(import_module(f"fastnode._keys{suffix}"), import_module(f"fastnode._core{suffix}"))
+
+
+SUFFIXES = {"twin": "_ref"} | ({"compiled": ""} if native.COMPILED else {})
+
+
+@pytest.fixture(scope="session", params=list(SUFFIXES))
+def impl(request: pytest.FixtureRequest) -> Impl:
+    return implementation(SUFFIXES[request.param])

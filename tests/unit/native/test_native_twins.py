@@ -1,0 +1,111 @@
+"""Compiled functions and their twins give equal results, and refuse equally, on random input."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastnode import _core_ref, _keys_ref, native
+from tests.unit.conftest import implementation
+from tests.unit.native import strategies as own
+
+pytestmark = pytest.mark.skipif(not native.COMPILED, reason="pure mode has nothing to compare")
+
+numbers = st.one_of(own.u8, own.u16, own.u32, own.u64, st.sampled_from([-2, -1, 2**64]))
+sixteens = st.one_of(own.id16, st.binary(max_size=17))
+texts = st.one_of(own.texts, st.just("\ud800"))
+segments = own.queues.map(lambda queue: native.queue_segment(*queue))
+keys = st.builds(
+    lambda prefix, tail: prefix + tail,
+    st.sampled_from([b"", *_keys_ref.SHAPES]),
+    st.one_of(st.binary(max_size=40), st.tuples(segments, st.binary(max_size=30)).map(b"".join)),
+)
+handles = st.one_of(
+    texts,
+    own.receipts.map(lambda made: native.encode_receipt(*made)),
+    st.text(_core_ref.BASE64_DIGITS, min_size=55, max_size=60),
+)
+entries = st.one_of(
+    st.binary(max_size=60),
+    st.lists(own.transactions, max_size=3).map(
+        lambda rows: native.encode_entry([native.encode_transaction(*row) for row in rows])
+    ),
+)
+rows = st.tuples(st.integers(0, 9), own.blobs, own.blobs)
+
+ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
+    "text": st.tuples(texts),
+    "queue_segment": st.one_of(own.queues, st.tuples(texts, texts, texts)),
+    "split_queue_segment": st.tuples(st.one_of(segments, st.binary())),
+    "queue_key": st.tuples(own.blobs, own.blobs),
+    "tombstone_key": st.tuples(own.blobs, numbers),
+    "scope_prefix": st.tuples(own.blobs, own.blobs, numbers, numbers),
+    "message_key": st.tuples(own.blobs, numbers, numbers),
+    "split_message_key": st.tuples(st.integers(-1, 20), own.blobs),
+    "timer_key": st.tuples(own.blobs, numbers, numbers, numbers),
+    "split_timer_key": st.tuples(st.integers(-1, 20), own.blobs),
+    "dedup_key": st.tuples(own.blobs, texts, texts),
+    "group_key": st.tuples(own.blobs, texts, numbers, numbers),
+    "id_key": st.tuples(own.blobs, sixteens),
+    "counter_key": st.tuples(own.blobs, numbers),
+    "prefix_end": st.tuples(st.one_of(own.blobs, st.sampled_from([b"\xff", b"a\xff", b"a"]))),
+    "parse_key": st.tuples(keys),
+    "home_group": st.tuples(st.binary(max_size=300), st.integers(-1, 300)),
+    "partition_for": st.tuples(texts, own.u64, st.integers(-1, 70), st.booleans()),
+    "siphash24": st.tuples(sixteens, st.binary(max_size=80)),
+    "message_id": st.tuples(numbers, st.integers(-1, 17), sixteens),
+    "message_id_text": st.tuples(sixteens),
+    "message_id_position": st.tuples(sixteens),
+    "receipt_tag": st.tuples(sixteens, numbers, sixteens, numbers),
+    "encode_receipt": st.tuples(sixteens, numbers, sixteens, numbers, numbers),
+    "decode_receipt": st.tuples(handles),
+    "receipt_is_genuine": st.tuples(
+        sixteens, st.builds(native.Receipt, own.u32, numbers, sixteens, numbers, numbers)
+    ),
+    "encode_message": st.tuples(numbers, sixteens, numbers, sixteens, texts, own.blobs, own.blobs),
+    "decode_message": st.tuples(
+        st.one_of(own.blobs, own.messages.map(lambda made: native.encode_message(*made)))
+    ),
+    "encode_state": st.tuples(numbers, numbers, numbers, numbers),
+    "decode_state": st.tuples(
+        st.one_of(st.binary(max_size=30), own.states.map(lambda made: native.encode_state(*made)))
+    ),
+    "encode_transaction": st.tuples(
+        sixteens, numbers, numbers, numbers, numbers, st.lists(own.blobs), st.lists(rows)
+    ),
+    "encode_entry": st.tuples(st.lists(own.blobs)),
+    "decode_entry": st.tuples(entries),
+}
+
+
+def outcome(function: Callable[..., object], arguments: tuple[Any, ...]) -> object:
+    try:
+        return function(*arguments)
+    except (ValueError, OverflowError) as error:
+        return ValueError if isinstance(error, ValueError) else OverflowError
+
+
+def find(name: str, suffix: str) -> Callable[..., object]:
+    impl = implementation(suffix)
+    found: Callable[..., object] = getattr(impl.keys, name, None) or getattr(impl.core, name)
+    return found
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+@given(data=st.data())
+def test_compiled_function_equals_its_twin(name: str, data: st.DataObject) -> None:
+    arguments = data.draw(ARGUMENTS[name])
+    results = [outcome(find(name, suffix), arguments) for suffix in ("", "_ref")]
+    refusals = [result in (ValueError, OverflowError) for result in results]
+    # Which of two wrong arguments is named first is nobody's business; that the call is refused is.
+    assert refusals[0] == refusals[1]
+    assert refusals[0] or (results[0] == results[1] and type(results[0]) is type(results[1]))
+
+
+def test_every_function_of_the_door_is_compared() -> None:
+    functions = {
+        name for name in native.__all__ if callable(getattr(native, name)) and name[0].islower()
+    }
+    assert functions == set(ARGUMENTS)
