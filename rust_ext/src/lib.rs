@@ -1,0 +1,24 @@
+//! Raft groups over one durable segment log. Everything but `python.rs` is plain Rust.
+
+pub mod block;
+pub mod disk;
+pub mod errors;
+pub mod group;
+pub mod log;
+pub mod node;
+pub mod packet;
+mod python;
+pub mod record;
+pub mod recovery;
+pub mod segment;
+pub mod simdisk;
+pub mod space;
+pub mod store;
+pub mod writer;
+
+use pyo3::prelude::*;
+
+#[pymodule(gil_used = false)]
+fn _raftlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    python::register(module)
+}

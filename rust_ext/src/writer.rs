@@ -1,0 +1,315 @@
+//! Who touches the disk while the node works: a thread, or in manual mode the caller itself.
+//! Jobs run in the order in which they were given. The thread knows nothing of Python.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use crate::block;
+use crate::disk::{Disk, File};
+use crate::errors::{Error, Result};
+use crate::segment::{self, Header};
+
+const ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+
+/// Something to do.
+pub enum Job {
+    /// Seal a block, write it and make it durable.
+    Write {
+        /// Where to.
+        file: Arc<dyn File>,
+        /// Where in the file.
+        offset: u64,
+        /// An open block.
+        block: Vec<u8>,
+        /// The directory's number for checksums.
+        secret: u64,
+        /// The block's position in the log.
+        sequence: u64,
+    },
+    /// Overwrite allocated space: a sync of bytes that were written once already is faster.
+    Zero {
+        /// Where to.
+        file: Arc<dyn File>,
+        /// First byte.
+        from: u64,
+        /// First byte behind.
+        to: u64,
+    },
+    /// Make the next segment ready before it is needed.
+    Prepare {
+        /// Its header.
+        header: Header,
+        /// The file to reuse.
+        spare: Option<String>,
+        /// Space to allocate.
+        length: u64,
+    },
+}
+
+/// What became of a job that somebody waits for.
+pub enum Done {
+    /// A block is durable.
+    Written,
+    /// The next segment exists, or the disk is full.
+    Prepared(Result<(Arc<dyn File>, u64)>),
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    done: Vec<Done>,
+    busy: bool,
+    stopping: bool,
+}
+
+struct Shared {
+    disk: Arc<dyn Disk>,
+    state: Mutex<State>,
+    work: Condvar,
+    progress: Condvar,
+    bell: Bell,
+    syncs: AtomicU64,
+}
+
+/// See the top of the file.
+pub struct Writer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// An event counter that an event loop can watch.
+struct Bell {
+    descriptor: OwnedFd,
+    rung: AtomicBool,
+}
+
+impl Writer {
+    /// A writer without a thread: [`Self::run_write`] does the work.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn manual(disk: Arc<dyn Disk>) -> Result<Self> {
+        let bell = Bell::new().map_err(|error| Error::io("create an event descriptor", error))?;
+        let (state, work, progress) = <(Mutex<State>, Condvar, Condvar)>::default();
+        let syncs = AtomicU64::new(0);
+        let shared = Arc::new(Shared { disk, state, work, progress, bell, syncs });
+        Ok(Self { shared, thread: None })
+    }
+
+    /// A writer with its thread.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn threaded(disk: Arc<dyn Disk>) -> Result<Self> {
+        let mut writer = Self::manual(disk)?;
+        let shared = writer.shared.clone();
+        let thread = std::thread::Builder::new().name("raft-log".to_owned());
+        let started = thread.spawn(move || shared.serve());
+        writer.thread = Some(started.map_err(|error| Error::io("start the log thread", error))?);
+        Ok(writer)
+    }
+
+    /// True when the caller has to do the work.
+    #[must_use]
+    pub fn is_manual(&self) -> bool {
+        self.thread.is_none()
+    }
+
+    /// The descriptor that becomes readable when [`Self::take_done`] has something.
+    #[must_use]
+    pub fn descriptor(&self) -> RawFd {
+        self.shared.bell.descriptor.as_raw_fd()
+    }
+
+    /// Makes the descriptor readable.
+    pub fn ring(&self) {
+        self.shared.bell.ring();
+    }
+
+    /// How often a file was synced.
+    #[must_use]
+    pub fn syncs(&self) -> u64 {
+        self.shared.syncs.load(Ordering::Relaxed)
+    }
+
+    /// Queues a job.
+    pub fn give(&self, job: Job) {
+        self.shared.lock().jobs.push_back(job);
+        self.shared.work.notify_one();
+    }
+
+    /// What was finished since the last call.
+    #[must_use]
+    pub fn take_done(&self) -> Vec<Done> {
+        self.shared.bell.hush();
+        std::mem::take(&mut self.shared.lock().done)
+    }
+
+    /// Gives back what [`Self::wait_done`] took and somebody else is waiting for.
+    pub fn put_back(&self, done: Done) {
+        self.shared.finish(done);
+    }
+
+    /// Waits until something is finished.
+    #[must_use]
+    pub fn wait_done(&self) -> Vec<Done> {
+        let mut state = self.shared.lock();
+        while state.done.is_empty() && (state.busy || !state.jobs.is_empty()) {
+            state = self.shared.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        std::mem::take(&mut state.done)
+    }
+
+    /// Manual mode: works up to and including the oldest block; false when there is none.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn run_write(&self) -> Result<bool> {
+        loop {
+            let Some(job) = self.shared.lock().jobs.pop_front() else { return Ok(false) };
+            let is_write = matches!(job, Job::Write { .. });
+            if let Some(done) = self.shared.run(job)? {
+                self.shared.finish(done);
+            }
+            if is_write {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Finishes everything that is queued and ends the thread.
+    pub fn stop(&mut self) {
+        self.shared.lock().stopping = true;
+        self.shared.work.notify_one();
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap_or_else(|_| std::process::abort());
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn finish(&self, done: Done) {
+        self.lock().done.push(done);
+        self.progress.notify_all();
+        self.bell.ring();
+    }
+
+    fn run(&self, job: Job) -> Result<Option<Done>> {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        run(self.disk.as_ref(), job)
+    }
+
+    fn serve(&self) {
+        while let Some(job) = self.next() {
+            match self.run(job) {
+                Ok(Some(done)) => self.finish(done),
+                Ok(None) => {}
+                Err(error) => die(&self.disk.label(), &error),
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut state = self.lock();
+        state.busy = false;
+        self.progress.notify_all();
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                state.busy = true;
+                return Some(job);
+            }
+            if state.stopping {
+                return None;
+            }
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// After a failed sync the page cache may claim what the disk does not hold: nothing that this
+/// process believes is safe to act on.
+fn die(directory: &str, error: &Error) -> ! {
+    eprintln!("fastnode: the log in {directory} cannot be written, stopping: {error}");
+    // SAFETY: ends the process at once; no destructor may run, since none may touch the log.
+    unsafe { libc::_exit(1) }
+}
+
+fn run(disk: &dyn Disk, job: Job) -> Result<Option<Done>> {
+    match job {
+        Job::Write { file, offset, mut block, secret, sequence } => {
+            block::seal(&mut block, secret, sequence);
+            let written = file.write_at(&block, offset).and_then(|()| file.sync());
+            written.map_err(|error| Error::io(format!("write a block at {offset}"), error))?;
+            Ok(Some(Done::Written))
+        }
+        Job::Zero { file, from, to } => {
+            let zeroed = zero(file.as_ref(), from, to).and_then(|()| file.sync());
+            zeroed.map_err(|error| Error::io(format!("fill from {from} to {to}"), error))?;
+            Ok(None)
+        }
+        Job::Prepare { header, spare, length } => {
+            match segment::prepare(disk, &header, spare.as_deref(), length) {
+                Err(error) if !error.is_no_space() => Err(error),
+                outcome => Ok(Some(Done::Prepared(outcome))),
+            }
+        }
+    }
+}
+
+/// Writes zeros.
+///
+/// # Errors
+/// The disk's.
+pub fn zero(file: &dyn File, from: u64, to: u64) -> io::Result<()> {
+    let mut at = from;
+    while at < to {
+        let count = (to - at).min(ZEROS.len() as u64);
+        file.write_at(&ZEROS[..usize::try_from(count).unwrap_or(ZEROS.len())], at)?;
+        at += count;
+    }
+    Ok(())
+}
+
+impl Bell {
+    fn new() -> io::Result<Self> {
+        // SAFETY: the call takes no pointers.
+        let raw = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
+        if raw < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new and owned by nobody else.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(raw) };
+        Ok(Self { descriptor, rung: AtomicBool::new(false) })
+    }
+
+    fn ring(&self) {
+        let one = 1_u64.to_ne_bytes();
+        // SAFETY: the buffer is valid for eight bytes. A full counter is readable already.
+        unsafe { libc::write(self.descriptor.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        self.rung.store(true, Ordering::Release);
+    }
+
+    /// Costs a system call only after a ring. One that rings just now is heard at the next call.
+    fn hush(&self) {
+        if !self.rung.swap(false, Ordering::Acquire) {
+            return;
+        }
+        let mut count = [0_u8; 8];
+        // SAFETY: the buffer is valid for eight bytes. An empty counter answers at once.
+        unsafe { libc::read(self.descriptor.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+    }
+}
