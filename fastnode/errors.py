@@ -1,0 +1,43 @@
+"""The error bases. A leaf: imports nothing of ours.
+
+Three families, never mixed. A *bug* is an `AssertionError` and ends the process. An *operation*
+failed for a reason that the caller can do something about (overload, no leader, full disk): an
+`OperationError`. A *client* sent something wrong: an `SqsError`, which lives with its table in
+`queue/errors.py`.
+"""
+
+
+class FastnodeError(Exception):
+    """Base of everything we raise on purpose."""
+
+
+class StartError(FastnodeError):
+    """The node cannot start; one line that says what to do next. Exit code 1."""
+
+
+class UsageError(FastnodeError):
+    """The command line, the environment or the configuration file is wrong. Exit code 2."""
+
+
+class OperationError(FastnodeError):
+    """A call could not be carried out now; the client may repeat it after `retry_after_seconds`."""
+
+    retry_after_seconds: int = 1
+
+
+class Overloaded(OperationError):
+    """More unapplied work than the bound allows: refused before it cost anything."""
+
+
+class Unavailable(OperationError):
+    """Nobody can answer for the queue's group at the moment."""
+
+
+class DeadlineExceeded(OperationError):
+    """The call waited as long as it may; whether it took effect is unknown."""
+
+
+class DiskFull(OperationError):
+    """New messages are refused because free space fell below the reserve."""
+
+    retry_after_seconds: int = 5

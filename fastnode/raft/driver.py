@@ -1,0 +1,88 @@
+"""One turn of all groups: what to propose, what to apply, in which order.
+
+No event loop, no sockets, no clock: the shell in `runtime.py` says when.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from fastnode.errors import OperationError
+from fastnode.raft.groups import Ready
+
+
+class Consensus(Protocol):
+    def propose(self, group: int, entry: bytes) -> None: ...
+    def ready(self) -> Ready: ...
+    def applied(self, positions: list[tuple[int, int]]) -> None: ...
+
+
+class Machine(Protocol):
+    """What a replicated group looks like from here."""
+
+    @property
+    def applied_index(self) -> int: ...
+
+    def take_entry(self) -> bytes | None:
+        """Gathered transactions as one entry of bounded size; None when nothing is left."""
+        ...
+
+    def refuse_entry(self, error: OperationError) -> None:
+        """The entry taken last did not enter the log, and never will."""
+        ...
+
+    def commit(self, index: int, term: int, entries: Sequence[bytes]) -> None:
+        """Entries up to `index` are committed."""
+        ...
+
+    def apply(self) -> bool:
+        """Apply what is committed. False: the engine stalls, the rest is kept for the next call."""
+        ...
+
+    def change_role(self, role: str, term: int) -> None: ...
+
+
+class Driver:
+    __slots__ = ("_consensus", "_machines", "is_persisting", "stalled")
+
+    def __init__(self, consensus: Consensus, machines: Sequence[Machine]) -> None:
+        self._consensus = consensus
+        self._machines = machines
+        self.is_persisting = False
+        self.stalled: dict[int, None] = {}
+
+    def propose(self, groups: Iterable[int]) -> None:
+        """One entry per group and turn: an entry per transaction costs several times as much."""
+        for group in groups:
+            machine = self._machines[group]
+            while (entry := machine.take_entry()) is not None:
+                try:
+                    self._consensus.propose(group, entry)
+                except OperationError as error:
+                    machine.refuse_entry(error)
+
+    def turn(self) -> list[tuple[int, bytes]]:
+        """Hand on what became durable and committed; what is left is to be sent to peers.
+
+        Roles come first: a committed entry of the new term is what ends the leader's barrier.
+        """
+        ready = self._consensus.ready()
+        self.is_persisting = ready.is_persisting
+        for group, role, term, _leader in ready.roles:
+            self._machines[group].change_role(role, term)
+        for group, index, term, entries in ready.committed:
+            self._machines[group].commit(index, term, entries)
+        self.apply([group for group, *_ in ready.committed])
+        return ready.sends
+
+    def apply(self, groups: Iterable[int]) -> None:
+        """A group whose engine stalls keeps its entries and is named in `stalled`."""
+        positions: list[tuple[int, int]] = []
+        for group in groups:
+            machine = self._machines[group]
+            if machine.apply():
+                self.stalled.pop(group, None)
+            else:
+                self.stalled[group] = None
+            positions.append((group, machine.applied_index))
+        if positions:
+            self._consensus.applied(positions)

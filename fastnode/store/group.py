@@ -1,0 +1,185 @@
+"""One Raft group as the node sees it: state to read, transactions to plan and submit, entries to
+apply.
+
+The leader's side (latches, gathering, who waits for which outcome) and the replica's side (apply)
+meet here. What a transaction does to the engine is decided in `apply.py` alone.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from fastnode import config, native
+from fastnode.clock import GroupClock
+from fastnode.errors import DiskFull, OperationError, Overloaded, Unavailable
+from fastnode.flow import Suspension
+from fastnode.store.apply import Outcome, Position, apply_entries, load_position
+from fastnode.store.engine import Batch, Engine, WriteStalled
+from fastnode.store.latches import Latches
+from fastnode.store.sums import decode_counter
+from fastnode.store.txn import Txn
+
+LEADER = "leader"
+
+
+class _Submitted(NamedTuple):
+    outcome: Suspension
+    latched: tuple[bytes, ...]
+    size: int
+
+
+class _Unwritten(NamedTuple):
+    """A batch that the engine refused for the moment, and what follows once it is written."""
+
+    batch: Batch
+    position: Position
+    outcomes: list[Outcome]
+
+
+class Group:
+    def __init__(
+        self, number: int, engine: Engine, clock: GroupClock, gathered: Callable[[int], None]
+    ) -> None:
+        self.number = number
+        self.latches = Latches()
+        self.accepts_messages = True
+        self.get = engine.get
+        self.get_many = engine.get_many
+        self.scan = engine.scan
+        self.scan_keys = engine.scan_keys
+        self.flush = engine.flush
+        self.now = clock.now
+        self._engine = engine
+        self._clock = clock
+        self._on_gathered = gathered
+        self._position = load_position(engine)
+        self._term = 0
+        self._leads = False
+        self._gathered: list[tuple[bytes, bytes]] = []
+        self._taken: list[bytes] = []
+        self._submitted: dict[bytes, _Submitted] = {}
+        self._submitted_bytes = 0
+        self._committed: deque[tuple[int, int, Sequence[bytes]]] = deque()
+        self._unwritten: _Unwritten | None = None
+        clock.observe(self._position.commit_ts)
+
+    # --- reading ---------------------------------------------------------------------------
+
+    @property
+    def applied_index(self) -> int:
+        return self._position.applied_index
+
+    @property
+    def is_ready(self) -> bool:
+        """The leader's barrier: nothing is planned before an entry of its term is applied."""
+        return self._leads and self._position.term == self._term
+
+    def counter(self, key: bytes) -> int:
+        return decode_counter(self._engine.get(key))
+
+    # --- planning --------------------------------------------------------------------------
+
+    def begin(self, request: bytes) -> Txn:
+        if not self.is_ready:
+            raise Unavailable("the group has no leader here")
+        if (
+            len(self._submitted) >= config.UNAPPLIED_TRANSACTIONS_MAX
+            or self._submitted_bytes >= config.UNAPPLIED_BYTES_MAX
+        ):
+            raise Overloaded("too many transactions wait to be applied")
+        return Txn(request, self._position.commit_ts, self._clock.stamp())
+
+    def require_room(self) -> None:
+        """New messages are refused first; deletes and changes go on inside the reserve."""
+        if not self.accepts_messages:
+            raise DiskFull("free disk space is below the reserve")
+
+    def submit(self, txn: Txn) -> Suspension:
+        """Await the result for the transaction's `Outcome`. Between `begin` and here nothing may be
+        awaited.
+        """
+        encoded = txn.encode()
+        latched = txn.latched_keys()
+        if latched:
+            self.latches.hold(latched)
+        outcome = Suspension()
+        self._submitted[txn.request] = _Submitted(outcome, latched, len(encoded))
+        self._submitted_bytes += len(encoded)
+        self._gathered.append((txn.request, encoded))
+        self._on_gathered(self.number)
+        return outcome
+
+    # --- the machine that Raft drives ------------------------------------------------------
+
+    def take_entry(self) -> bytes | None:
+        if not self._gathered:
+            return None
+        size = count = 0
+        for _, encoded in self._gathered:
+            size += len(encoded)
+            if count and size > config.ENTRY_BYTES_MAX:
+                break
+            count += 1
+        taken, self._gathered = self._gathered[:count], self._gathered[count:]
+        self._taken = [request for request, _ in taken]
+        return native.encode_entry([encoded for _, encoded in taken])
+
+    def refuse_entry(self, error: OperationError) -> None:
+        self._fail(self._taken, error)
+
+    def commit(self, index: int, term: int, entries: Sequence[bytes]) -> None:
+        self._committed.append((index, term, entries))
+
+    def apply(self) -> bool:
+        while self._unwritten or self._committed:
+            if self._unwritten is None:
+                self._unwritten = self._prepare(*self._committed.popleft())
+            try:
+                self._engine.write(self._unwritten.batch)
+            except (WriteStalled, DiskFull):
+                return False
+            written, self._unwritten = self._unwritten, None
+            self._position = written.position
+            self._clock.observe(written.position.commit_ts)
+            self._finish(written.outcomes)
+        return True
+
+    def change_role(self, role: str, term: int) -> None:
+        self._term = term
+        self._leads = role == LEADER
+        if self._leads:
+            self._clock.lead(self._position.commit_ts)
+        else:
+            self._gathered.clear()
+            self._fail(list(self._submitted), Unavailable("the group lost its leader"))
+
+    def _prepare(self, index: int, term: int, entries: Sequence[bytes]) -> _Unwritten:
+        batch = self._engine.batch()
+        position, outcomes = apply_entries(
+            self._engine, batch, self._position, index=index, term=term, entries=entries
+        )
+        return _Unwritten(batch, position, outcomes)
+
+    def _finish(self, outcomes: Iterable[Outcome]) -> None:
+        """Handlers go on in the order of the log, so leader memory follows the applied state."""
+        waiting: list[Suspension] = []
+        for outcome in outcomes:
+            submitted = self._submitted.pop(outcome.request, None)
+            if submitted is None:
+                continue
+            self._submitted_bytes -= submitted.size
+            if submitted.latched:
+                waiting += self.latches.release(submitted.latched)
+            submitted.outcome.resume(outcome)
+        for suspension in waiting:
+            suspension.resume()
+
+    def _fail(self, requests: Iterable[bytes], error: OperationError) -> None:
+        waiting: list[Suspension] = []
+        for request in requests:
+            submitted = self._submitted.pop(request)
+            self._submitted_bytes -= submitted.size
+            waiting += self.latches.release(submitted.latched)
+            submitted.outcome.fail(error)
+        for suspension in waiting:
+            suspension.resume()

@@ -1,0 +1,91 @@
+"""The simulator's engine: a sorted map in memory that models flush and crash. Never used by a node.
+
+`crash` goes back to the state at some flush, which is all that RocksDB promises without a log of
+its own.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+
+from fastnode.store.engine import Batch, WriteStalled
+
+
+class MemoryEngine:
+    """`Engine` without a disk. `stalled` is set by whoever plays the disk that cannot keep up."""
+
+    def __init__(self) -> None:
+        self.stalled = False
+        self._rows: dict[bytes, bytes] = {}
+        self._keys: list[bytes] = []
+        self._flushed: dict[bytes, bytes] = {}
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._rows.get(key)
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return [self._rows.get(key) for key in keys]
+
+    def scan(self, start: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        return [(key, self._rows[key]) for key in self.scan_keys(start, end, limit)]
+
+    def scan_reverse(self, start: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        assert limit > 0
+        low, high = self._range(start, end)
+        keys = self._keys[max(low, high - limit) : high]
+        return [(key, self._rows[key]) for key in reversed(keys)]
+
+    def scan_keys(self, start: bytes, end: bytes, limit: int) -> list[bytes]:
+        assert limit > 0
+        low, high = self._range(start, end)
+        return self._keys[low : min(high, low + limit)]
+
+    def batch(self) -> Batch:
+        return Batch()
+
+    def write(self, batch: Batch) -> None:
+        if self.stalled:
+            raise WriteStalled
+        for operation in batch.operations:
+            if len(operation) == 3:
+                self._delete_range(operation[0], operation[1])
+            elif operation[1] is None:
+                self._delete(operation[0])
+            else:
+                self._put(operation[0], operation[1])
+
+    def flush(self) -> None:
+        self._flushed = dict(self._rows)
+
+    def is_stalled(self) -> bool:
+        return self.stalled
+
+    def metrics(self) -> dict[str, int]:
+        return {"keys_estimate": len(self._rows)}
+
+    def close(self) -> None:
+        """RocksDB flushes when it is closed, so this does too."""
+        self.flush()
+
+    def crash(self) -> None:
+        """Lose what was not flushed."""
+        self._rows = dict(self._flushed)
+        self._keys = sorted(self._rows)
+
+    def _range(self, start: bytes, end: bytes) -> tuple[int, int]:
+        low = bisect_left(self._keys, start)
+        return low, max(low, bisect_left(self._keys, end))
+
+    def _put(self, key: bytes, value: bytes) -> None:
+        if key not in self._rows:
+            insort(self._keys, key)
+        self._rows[key] = value
+
+    def _delete(self, key: bytes) -> None:
+        if self._rows.pop(key, None) is not None:
+            del self._keys[bisect_left(self._keys, key)]
+
+    def _delete_range(self, begin: bytes, end: bytes) -> None:
+        low, high = self._range(begin, end)
+        for key in self._keys[low:high]:
+            del self._rows[key]
+        del self._keys[low:high]
