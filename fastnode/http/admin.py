@@ -1,0 +1,50 @@
+"""The admin listener: is the process alive, is it ready, what does it count. Nothing about queues'
+contents.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from fastnode.http.connection import Exchange
+from fastnode.http.http1 import Request
+from fastnode.http.response import TEXT
+
+_METRICS_TYPE: Final = b"Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
+
+Page = Callable[[], tuple[int, bytes, bytes]]
+
+
+class Admin:
+    """`respond` is what an `HttpServer` calls. Metric names may carry labels:
+    `name{label="value"}`.
+    """
+
+    def __init__(
+        self, is_ready: Callable[[], bool], metrics: Callable[[], Mapping[str, float]]
+    ) -> None:
+        self._is_ready = is_ready
+        self._metrics = metrics
+        self._pages: dict[bytes, Page] = {
+            b"/healthz": self._health,
+            b"/readyz": self._readiness,
+            b"/metrics": self._counts,
+        }
+
+    def respond(self, request: Request, exchange: Exchange) -> None:
+        page = self._pages.get(request.path)
+        if page is None:
+            exchange.reply(404, TEXT, b"not found\n")
+        elif request.method not in (b"GET", b"HEAD"):
+            exchange.reply(405, TEXT + b"Allow: GET, HEAD\r\n", b"read only\n")
+        else:
+            exchange.reply(*page())
+
+    def _health(self) -> tuple[int, bytes, bytes]:
+        return 200, TEXT, b"ok\n"
+
+    def _readiness(self) -> tuple[int, bytes, bytes]:
+        return (200, TEXT, b"ready\n") if self._is_ready() else (503, TEXT, b"not ready\n")
+
+    def _counts(self) -> tuple[int, bytes, bytes]:
+        lines = [f"{name} {value}\n" for name, value in sorted(self._metrics().items())]
+        return 200, _METRICS_TYPE, "".join(lines).encode()

@@ -1,0 +1,350 @@
+"""One client connection: reads requests, hands them on, writes the answers in order. Shell.
+
+It decides nothing about requests. An answer may come at any time and in any order; it leaves when
+all earlier ones have left. Answers that are ready together leave in one write. Reading goes on
+while answers are awaited, so that the end of the connection is seen; it stops while the peer does
+not read its answers or has too many requests open.
+"""
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol, cast
+
+from fastnode.config import (
+    HTTP_BODY_SECONDS,
+    HTTP_HEADER_SECONDS,
+    HTTP_IDLE_SECONDS,
+    HTTP_PIPELINE_MAX,
+    HTTP_WRITE_BUFFER_BYTES_MAX,
+)
+from fastnode.http.http1 import CONTINUE, Refused, Request, RequestParser, Stage
+from fastnode.http.response import (
+    CLOSE,
+    CONTINUE_RESPONSE,
+    KEEP_ALIVE,
+    TEXT,
+    response_head,
+    whole_response,
+)
+
+# How long a connection that we ended may stay until the client has read the last answer and closed.
+LINGER_SECONDS: Final = 5.0
+# Joining head and body copies; above this, two buffers are cheaper than one.
+_JOIN_BYTES_MAX: Final = 64 * 1024
+_STAGE_SECONDS: Final = {
+    Stage.BETWEEN: HTTP_IDLE_SECONDS,
+    Stage.HEAD: HTTP_HEADER_SECONDS,
+    Stage.BODY: HTTP_BODY_SECONDS,
+    Stage.OVER: math.inf,
+}
+_TIMED_OUT: Final = Refused(408, "the request took too long to arrive")
+
+Respond = Callable[[Request, "Exchange"], None]
+
+
+class Host(Protocol):
+    """What a connection needs from its server. `coarse_now` is at most one sweep old: nobody reads
+    a clock here.
+    """
+
+    respond: Respond
+    coarse_now: float
+    is_draining: bool
+
+    def forget(self, connection: "Connection") -> None: ...
+
+
+class Exchange:
+    """One request and the answer it is owed.
+
+    `on_close` is called at most once, if the client goes away before the answer. The end of its
+    stream counts as going away: a client that closed and one that only finished sending look the
+    same. `reply` is called exactly once all the same; what can still be written is written.
+    """
+
+    __slots__ = ("_connection", "_request", "answer", "on_close")
+
+    def __init__(self, connection: "Connection", request: Request | None) -> None:
+        self._connection = connection
+        self._request = request  # None: the bytes were no request
+        self.answer: tuple[int, bytes, bytes] | None = None
+        self.on_close: Callable[[], None] | None = None
+
+    def reply(self, status: int, headers: bytes, body: bytes) -> None:
+        """`headers` are complete lines with CRLF; length and connection are added."""
+        assert self.answer is None, "a request is answered once"
+        self.answer = (status, headers, body)
+        self._connection.on_answer(self)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._connection.has_ended
+
+    @property
+    def peer(self) -> tuple[str, int] | None:
+        return self._connection.peer
+
+    @property
+    def keep_alive(self) -> bool:
+        return self._request is not None and self._request.keep_alive
+
+    def append_to(self, parts: list[bytes], *, is_last: bool) -> None:
+        assert self.answer is not None
+        status, headers, body = self.answer
+        request = self._request
+        connection = CLOSE if is_last else b""
+        if request is not None and request.http_version == "1.0" and not is_last:
+            connection = KEEP_ALIVE
+        if request is not None and request.method == b"HEAD":
+            parts.append(response_head(status, headers, connection, len(body)))
+        elif len(body) <= _JOIN_BYTES_MAX:
+            parts.append(whole_response(status, headers, connection, body))
+        else:
+            parts.append(response_head(status, headers, connection, len(body)))
+            parts.append(body)
+
+    def close(self) -> None:
+        """The client is gone; whoever works for it may want to stop."""
+        on_close, self.on_close = self.on_close, None
+        if on_close is not None and self.answer is None:
+            on_close()
+
+
+class Connection(asyncio.Protocol):
+    """The protocol object of one accepted socket."""
+
+    __slots__ = (
+        "_host",
+        "_is_corked",
+        "_is_full",
+        "_is_over",
+        "_is_reading",
+        "_is_write_paused",
+        "_owes_continue",
+        "_parser",
+        "_pending",
+        "_stage",
+        "_transport",
+        "deadline",
+        "has_ended",
+    )
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._transport: asyncio.Transport | None = None
+        self._parser = RequestParser()
+        self._pending: deque[Exchange] = deque()
+        self._stage = Stage.BETWEEN
+        self.deadline = math.inf
+        self.has_ended = False  # the client will send nothing more
+        self._is_corked = False  # answers are collected until the end of a burst
+        self._is_full = False  # requests may be left in the parser
+        self._is_over = False  # the last answer is written
+        self._is_reading = True
+        self._is_write_paused = False
+        self._owes_continue = False
+
+    # --- called by the event loop ---------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.deadline = self._host.coarse_now + HTTP_IDLE_SECONDS
+
+    def data_received(self, data: bytes) -> None:
+        if not self._is_over:
+            self._parser.feed(data)
+            self._advance()
+
+    def eof_received(self) -> bool:
+        """True keeps the socket open: a client that has only finished sending still gets its
+        answers.
+        """
+        self.has_ended = True
+        for exchange in tuple(self._pending):
+            exchange.close()
+        return bool(self._pending)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self.has_ended = self._is_over = True
+        self.deadline = math.inf
+        abandoned = tuple(self._pending)
+        self._pending.clear()
+        for exchange in abandoned:
+            exchange.close()
+        self._host.forget(self)
+
+    def pause_writing(self) -> None:
+        self._is_write_paused = True
+        self._set_reading()
+        self._stage = Stage.BETWEEN
+        self.deadline = self._host.coarse_now + HTTP_BODY_SECONDS
+
+    def resume_writing(self) -> None:
+        self._is_write_paused = False
+        self._advance()
+
+    # --- called by the server and by exchanges --------------------------------------------------
+
+    @property
+    def peer(self) -> tuple[str, int] | None:
+        address = self._transport.get_extra_info("peername") if self._transport else None
+        return (address[0], address[1]) if address else None
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._pending and self._parser.stage is Stage.BETWEEN
+
+    def on_answer(self, exchange: Exchange) -> None:
+        if self._is_corked or self._is_over or self._pending[0] is not exchange:
+            return
+        if self._is_full:
+            self._advance()
+        else:
+            self._write_answers()
+            self._set_deadline()
+
+    def refuse(self, refused: Refused) -> None:
+        """Answer with a status and end, once the earlier answers have left."""
+        exchange = Exchange(self, None)
+        self._pending.append(exchange)
+        exchange.reply(refused.status, TEXT, refused.reason.encode() + b"\n")
+
+    def expire(self) -> None:
+        """The deadline has passed. A half-sent request is told so; otherwise there is nobody to
+        tell.
+        """
+        self.deadline = math.inf
+        if self._is_over or self._is_write_paused:
+            self.abort()
+        elif self._parser.stage is Stage.BETWEEN:
+            self.close()
+        else:
+            self._parser.end()
+            self.refuse(_TIMED_OUT)
+
+    def close(self) -> None:
+        self._is_over = True
+        self.deadline = self._host.coarse_now + LINGER_SECONDS
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        self._is_over = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- the two directions ---------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Take requests and write answers in turn until neither can go on."""
+        while not self._is_over:
+            self._take_requests()
+            self._write_answers()
+            if not self._is_full or self._is_blocked():
+                break
+        if self._is_full or not self._is_reading:
+            self._set_reading()
+        self._set_deadline()
+
+    def _is_blocked(self) -> bool:
+        return self._is_write_paused or len(self._pending) >= HTTP_PIPELINE_MAX
+
+    def _take_requests(self) -> None:
+        next_event = self._parser.next_event
+        self._is_corked = self._is_full = True
+        while not self._is_blocked():
+            event = next_event()
+            if event is None:
+                self._is_full = False
+                break
+            if type(event) is Request:
+                self._begin(event)
+            elif event is CONTINUE:
+                self._owes_continue = True
+            else:
+                self.refuse(cast(Refused, event))
+        self._is_corked = False
+
+    def _begin(self, request: Request) -> None:
+        self._stage = Stage.BETWEEN
+        self._owes_continue = False
+        exchange = Exchange(self, request)
+        self._pending.append(exchange)
+        self._host.respond(request, exchange)
+
+    def _write_answers(self) -> None:
+        pending = self._pending
+        parts: list[bytes] = []
+        is_last = False
+        while pending and pending[0].answer is not None and not is_last:
+            exchange = pending.popleft()
+            is_last = not exchange.keep_alive or (self._host.is_draining and self.is_idle)
+            exchange.append_to(parts, is_last=is_last)
+        if self._owes_continue and not pending and not is_last:
+            # Never before an earlier answer: the client would take it for the start of that one.
+            self._owes_continue = False
+            parts.append(CONTINUE_RESPONSE)
+        if parts:
+            self._write(parts)
+        if is_last:
+            self._finish()
+        elif self.has_ended and not pending and not self._is_full:
+            self.close()
+
+    def _write(self, parts: list[bytes]) -> None:
+        transport = self._transport
+        assert transport is not None
+        if (
+            self._is_write_paused
+            and transport.get_write_buffer_size() > HTTP_WRITE_BUFFER_BYTES_MAX
+        ):
+            self.abort()
+        elif len(parts) == 1:
+            transport.write(parts[0])
+        else:
+            transport.writelines(parts)
+
+    def _finish(self) -> None:
+        """Closing with unread bytes resets the connection and can destroy the answer on its way.
+        So: no more from us, and what still comes is thrown away until the client closes or the time
+        is up.
+        """
+        transport = self._transport
+        assert transport is not None
+        self._is_over = True
+        patience = HTTP_BODY_SECONDS if self._is_write_paused else LINGER_SECONDS
+        self.deadline = self._host.coarse_now + patience
+        if self.has_ended or not transport.can_write_eof():
+            transport.close()
+        else:
+            transport.write_eof()
+            self._set_reading()
+
+    # --- limits ---------------------------------------------------------------------------------
+
+    def _set_reading(self) -> None:
+        is_wanted = self._is_over or not self._is_blocked()
+        if is_wanted is self._is_reading or self._transport is None or self._transport.is_closing():
+            return
+        self._is_reading = is_wanted
+        if is_wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _set_deadline(self) -> None:
+        """A limit runs from the start of its stage; while only the node is owed something, none
+        runs.
+        """
+        if self._is_over or self._is_write_paused:
+            return
+        stage = self._parser.stage
+        if self._is_full or (stage is Stage.BETWEEN and self._pending):
+            self.deadline = math.inf
+            self._stage = Stage.BETWEEN
+        elif stage is not self._stage or stage is Stage.BETWEEN:
+            self.deadline = self._host.coarse_now + _STAGE_SECONDS[stage]
+            self._stage = stage

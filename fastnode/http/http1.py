@@ -1,0 +1,218 @@
+"""Bytes → request events of one HTTP/1.x connection. Sans-IO: no socket, no clock, no answer.
+
+Feed what arrived, then ask for events until there is none. The caller asks, instead of being
+called, so that it can stop at its own bound with a whole burst of pipelined requests still unread.
+What comes out does not depend on how the bytes were cut into packets. The events: `Request`
+(complete, with its body), `CONTINUE` (the client waits for a go-ahead before it sends the body),
+`Refused` (the last event: answer with its status and close).
+
+Framing is decided here, from the headers, and never guessed: a request whose end two readers could
+see in different places (both lengths given, repeated lengths, lone LF, folded headers) is refused.
+"""
+
+import enum
+from typing import Final
+
+from msgspec import Struct
+
+from fastnode.config import HTTP_BODY_BYTES_MAX, HTTP_HEADER_BYTES_MAX
+from fastnode.http.chunked import ChunkedBody
+from fastnode.http.head import RefusedError, Request, scan_head
+
+__all__ = ["CONTINUE", "Event", "Refused", "Request", "RequestParser", "Signal", "Stage"]
+
+_HEAD_END: Final = b"\r\n\r\n"
+_CARRIAGE_RETURN: Final = 13
+_CHUNKED: Final = -1
+# Longer than any length that can be accepted; keeps a number of thousands of digits from being
+# parsed.
+_LENGTH_DIGITS_MAX: Final = 19
+
+
+class Refused(Struct, frozen=True):
+    """The bytes are no acceptable request; nothing after them can be trusted."""
+
+    status: int
+    reason: str
+
+
+class Signal(enum.Enum):
+    """An event that carries nothing."""
+
+    CONTINUE = enum.auto()
+
+
+CONTINUE: Final = Signal.CONTINUE
+Event = Request | Refused | Signal
+
+
+class Stage(enum.Enum):
+    """Where the connection stands once no event is left; decides which time limit runs."""
+
+    BETWEEN = enum.auto()
+    HEAD = enum.auto()
+    BODY = enum.auto()
+    OVER = enum.auto()
+
+
+class RequestParser:
+    """One per connection."""
+
+    __slots__ = (
+        "_at",
+        "_buffer",
+        "_chunked",
+        "_is_over",
+        "_missing",
+        "_parts",
+        "_request",
+        "_searched",
+    )
+
+    def __init__(self) -> None:
+        self._buffer = b""
+        self._at = 0  # everything before it is consumed
+        self._searched = 0  # no head ends before it
+        self._request: Request | None = None  # its head is read, its body is not complete
+        self._chunked: ChunkedBody | None = None
+        self._missing = 0
+        self._parts: list[bytes] = []
+        self._is_over = False
+
+    @property
+    def stage(self) -> Stage:
+        if self._is_over:
+            return Stage.OVER
+        if self._request is not None:
+            return Stage.BODY
+        return Stage.HEAD if self._at < len(self._buffer) else Stage.BETWEEN
+
+    def feed(self, data: bytes) -> None:
+        if self._is_over:
+            return
+        if self._at < len(self._buffer):
+            self._buffer = self._buffer[self._at :] + data
+            self._searched -= self._at
+        else:
+            self._buffer = data
+            self._searched = 0
+        self._at = 0
+
+    def next_event(self) -> Event | None:
+        """The next event, or None until more is fed. After `Refused`, or a request that does not
+        keep the connection alive, there is none ever again.
+        """
+        if self._at == len(self._buffer):
+            return None
+        try:
+            return self._take_head() if self._request is None else self._take_body()
+        except RefusedError as refusal:
+            self.end()
+            return Refused(refusal.status, refusal.reason)
+
+    def end(self) -> None:
+        """Nothing that still comes is a request; what is half read is dropped."""
+        self._is_over = True
+        self._buffer, self._at = b"", 0
+        self._request = self._chunked = None
+        self._parts = []
+
+    def _take_head(self) -> Event | None:
+        buffer, at = self._buffer, self._at
+        end = buffer.find(_HEAD_END, self._searched, at + HTTP_HEADER_BYTES_MAX)
+        if end < 0:
+            self._wait_for_head()
+            return None
+        end += len(_HEAD_END)
+        request = scan_head(buffer[at:end])
+        length = _body_length(request)
+        expects_continue = b"expect" in request.headers and _expects_continue(request)
+        body_end = end + length
+        if length >= 0 and body_end <= len(buffer):
+            request.body = buffer[end:body_end]
+            return self._complete(request, body_end)
+        self._begin_body(request, length)
+        self._at = self._searched = end
+        return CONTINUE if expects_continue else self._take_body()
+
+    def _wait_for_head(self) -> None:
+        """A head that is refused when it is whole is refused as soon as that is certain."""
+        start, stop = self._at, min(len(self._buffer), self._at + HTTP_HEADER_BYTES_MAX)
+        if _has_lone_line_feed(self._buffer, start, max(start, self._searched), stop):
+            raise RefusedError(400, "line feed without carriage return")
+        if stop - start == HTTP_HEADER_BYTES_MAX:
+            raise RefusedError(431, "request head too large")
+        self._searched = max(start, stop - len(_HEAD_END) + 1)
+
+    def _begin_body(self, request: Request, length: int) -> None:
+        self._request = request
+        self._chunked = ChunkedBody() if length == _CHUNKED else None
+        self._missing = length
+
+    def _take_body(self) -> Event | None:
+        request = self._request
+        assert request is not None
+        if self._chunked is not None:
+            self._at = self._chunked.take(self._buffer, self._at)
+            if not self._chunked.is_complete:
+                return None
+            request.body = bytes(self._chunked.body)
+            return self._complete(request, self._at)
+        part = self._buffer[self._at : self._at + self._missing]
+        if part:
+            self._parts.append(part)
+            self._missing -= len(part)
+            self._at += len(part)
+        if self._missing:
+            return None
+        request.body = b"".join(self._parts)
+        return self._complete(request, self._at)
+
+    def _complete(self, request: Request, end: int) -> Request:
+        if end == len(self._buffer):
+            self._buffer, end = b"", 0  # an idle connection must not hold on to its last packet
+        self._at = self._searched = end
+        self._request = self._chunked = None
+        if self._parts:
+            self._parts = []
+        if not request.keep_alive:
+            self.end()
+        return request
+
+
+def _body_length(request: Request) -> int:
+    """Bytes of the body, or `_CHUNKED`. Raises `RefusedError` for what cannot be framed safely."""
+    headers = request.headers
+    if request.http_version == "1.1" and not headers.get(b"host"):
+        raise RefusedError(400, "Host is missing")
+    length = headers.get(b"content-length")
+    if b"transfer-encoding" in headers:
+        if length is not None or request.http_version == "1.0":
+            raise RefusedError(400, "ambiguous body length")
+        if headers[b"transfer-encoding"].lower() != b"chunked":
+            raise RefusedError(501, "unknown transfer coding")
+        return _CHUNKED
+    if length is None:
+        return 0
+    if not length.isdigit() or len(length) > _LENGTH_DIGITS_MAX:
+        raise RefusedError(400, "malformed Content-Length")
+    if int(length) > HTTP_BODY_BYTES_MAX:
+        raise RefusedError(413, "request body too large")
+    return int(length)
+
+
+def _expects_continue(request: Request) -> bool:
+    if request.http_version == "1.0":
+        return False
+    if request.headers[b"expect"].lower() != b"100-continue":
+        raise RefusedError(417, "unknown expectation")
+    return True
+
+
+def _has_lone_line_feed(buffer: bytes, start: int, searched: int, stop: int) -> bool:
+    at = buffer.find(b"\n", searched, stop)
+    while at >= 0:
+        if at == start or buffer[at - 1] != _CARRIAGE_RETURN:
+            return True
+        at = buffer.find(b"\n", at + 1, stop)
+    return False

@@ -1,0 +1,132 @@
+"""Request headers → `Caller`, for an open node: credentials name an account and prove nothing.
+Sans-IO.
+
+An open node trusts whoever reaches it, so it must not be reached through a browser: a page of
+another origin, or a name that was made to resolve to this machine, is refused.
+"""
+
+import re
+from typing import Final, TypeVar
+from urllib.parse import parse_qs
+
+from msgspec import Struct
+
+from fastnode.http.http1 import Request
+from fastnode.queue.caller import Caller
+from fastnode.queue.errors import access_denied
+
+T = TypeVar("T")
+
+ACCOUNT_DEFAULT: Final = "000000000000"
+_CACHE_MAX: Final = 1_024
+_CACHED_BYTES_MAX: Final = 256
+_ACCOUNT: Final = re.compile(r"[0-9]{12}")
+_SCOPE: Final = rb"([A-Za-z0-9+=.@_-]{1,128})/[0-9]{8}/([a-z0-9-]{1,32})/[a-z0-9-]+/aws4_request"
+_AUTHORIZATION: Final = re.compile(rb"AWS4-HMAC-SHA256 +Credential=" + _SCOPE)
+_CREDENTIAL: Final = re.compile(_SCOPE)
+_HOST: Final = re.compile(r"([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
+_LOOPBACK: Final = re.compile(r"(.+\.)?localhost|127(\.[0-9]{1,3}){3}|\[::1\]")
+
+
+class IdentitySettings(Struct, frozen=True):
+    """`endpoint` and `region` hold for requests that name none. `hosts` are the names (lower case,
+    no port) that clients may use besides loopback; None allows any, for a node that is open to a
+    network on purpose.
+    """
+
+    region: str
+    endpoint: str
+    hosts: frozenset[str] | None = frozenset()
+
+
+class Credential(Struct, frozen=True, gc=False):
+    """What a credential scope says."""
+
+    account: str
+    region: str
+    sender_id: str
+
+
+class Identity:
+    """Recognises callers. Remembers the parse of recent credentials and hosts, of which a client
+    has one each.
+    """
+
+    def __init__(self, settings: IdentitySettings) -> None:
+        self._settings = settings
+        self._anonymous = Credential(ACCOUNT_DEFAULT, settings.region, ACCOUNT_DEFAULT)
+        self._credentials: dict[bytes, Credential] = {}
+        self._endpoints: dict[bytes, str] = {}
+
+    def caller(self, request: Request, request_id: str) -> Caller:
+        """Raises `SqsError` for a request that may have come through a browser."""
+        headers = request.headers
+        host = headers.get(b"host", b"")
+        if b"origin" in headers:
+            _check_origin(headers[b"origin"], host)
+        endpoint = self._endpoints.get(host) or self._endpoint(host)
+        credential = self._credential(request)
+        trace_header = headers.get(b"x-amzn-trace-id")
+        return Caller(
+            credential.account,
+            credential.region,
+            endpoint,
+            credential.sender_id,
+            trace_header.decode("latin-1") if trace_header else None,
+            request_id,
+            headers.get(b"amz-sdk-invocation-id"),
+        )
+
+    def _credential(self, request: Request) -> Credential:
+        authorization = request.headers.get(b"authorization")
+        if authorization is None:
+            return self._presigned(request)
+        # The rest of the header differs with every request.
+        prefix = authorization.partition(b",")[0]
+        credential = self._credentials.get(prefix)
+        if credential is None:
+            credential = self._parsed(_AUTHORIZATION.fullmatch(prefix))
+            _remember(self._credentials, prefix, credential)
+        return credential
+
+    def _presigned(self, request: Request) -> Credential:
+        if b"X-Amz-Credential=" not in request.target:
+            return self._anonymous
+        values = parse_qs(request.query).get(b"X-Amz-Credential", [b""])
+        return self._parsed(_CREDENTIAL.fullmatch(values[0]))
+
+    def _parsed(self, match: re.Match[bytes] | None) -> Credential:
+        if match is None:
+            return self._anonymous
+        access_key, region = match[1].decode(), match[2].decode()
+        is_account = _ACCOUNT.fullmatch(access_key) is not None
+        return Credential(access_key if is_account else ACCOUNT_DEFAULT, region, access_key)
+
+    def _endpoint(self, host: bytes) -> str:
+        if not host:
+            return self._settings.endpoint
+        text = host.decode("latin-1")
+        match = _HOST.fullmatch(text)
+        if match is None or not self._is_expected(match[1].lower()):
+            raise access_denied("The Host header names neither loopback nor a configured host.")
+        endpoint = "http://" + text
+        _remember(self._endpoints, host, endpoint)
+        return endpoint
+
+    def _is_expected(self, name: str) -> bool:
+        hosts = self._settings.hosts
+        return hosts is None or name in hosts or _LOOPBACK.fullmatch(name) is not None
+
+
+def _check_origin(origin: bytes, host: bytes) -> None:
+    if not host or origin.lower() not in (b"http://" + host.lower(), b"https://" + host.lower()):
+        raise access_denied("Requests from web pages of another origin are refused.")
+
+
+def _remember(cache: dict[bytes, T], key: bytes, value: T) -> None:
+    """Starting over is the cheapest bound, and only a client that makes up keys ever reaches it."""
+    if len(key) > _CACHED_BYTES_MAX:
+        return
+    if len(cache) >= _CACHE_MAX:
+        cache.clear()
+    cache[key] = value

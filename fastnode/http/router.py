@@ -1,0 +1,118 @@
+"""Request → codec, operation, caller → handler → answer; and the one map from errors to answers.
+Shell.
+
+A handler runs to its end whatever becomes of its client. Nothing here knows an action by name.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from fastnode.errors import DeadlineExceeded, DiskFull, OperationError, Overloaded
+from fastnode.flow import start
+from fastnode.http.codec import Codec, Operation
+from fastnode.http.connection import Exchange
+from fastnode.http.http1 import Request
+from fastnode.http.identity import Identity, IdentitySettings
+from fastnode.http.json_codec import JsonCodec, is_json
+from fastnode.http.xml_error import encode_xml_error, refuse_query
+from fastnode.queue.caller import Call
+from fastnode.queue.errors import SqsError, internal_failure, service_unavailable
+
+_UNAVAILABLE: Final = "The service is unavailable at the moment. Please try again."
+_UNAVAILABLE_TEXTS: Final[Mapping[type[OperationError], str]] = {
+    Overloaded: "The service is overloaded. Please try again.",
+    DeadlineExceeded: "The request was not completed in time; it may have taken effect.",
+    DiskFull: "The service is out of disk space and accepts no new messages at the moment.",
+}
+
+
+class Router:
+    """`respond` is what an `HttpServer` calls."""
+
+    def __init__(
+        self,
+        operations: Mapping[str, Operation],
+        service: Any,
+        identity: IdentitySettings,
+        request_ids: Callable[[], str],
+        log: logging.Logger,
+    ) -> None:
+        self._service = service
+        self._identity = Identity(identity)
+        self._request_ids = request_ids
+        self._log = log
+        self._json = JsonCodec(operations)
+
+    def respond(self, request: Request, exchange: Exchange) -> None:
+        if is_json(request):
+            self._run(self._json, request, exchange)
+        else:
+            self._refuse(request, exchange)
+
+    def _run(self, codec: Codec, request: Request, exchange: Exchange) -> None:
+        request_id = self._request_ids()
+        try:
+            # Who calls is settled before anything is read from the request.
+            call = Call(self._identity.caller(request, request_id))
+            operation = codec.operation_of(request)
+            decoded = codec.decode(operation, request)
+        except SqsError as error:
+            exchange.reply(*codec.encode_error(error, request_id))
+            return
+        run = _Run(self._log, exchange, codec, operation, call)
+        start(operation.handler(self._service, call, decoded), run.finish)
+        if exchange.answer is None:
+            run.watch()
+
+    def _refuse(self, request: Request, exchange: Exchange) -> None:
+        request_id = self._request_ids()
+        try:
+            self._identity.caller(request, request_id)
+        except SqsError as error:
+            exchange.reply(*encode_xml_error(error, request_id))
+        else:
+            exchange.reply(*refuse_query(request, request_id))
+
+
+class _Run:
+    """One handler at work, and where its result goes."""
+
+    __slots__ = ("_call", "_codec", "_exchange", "_log", "_operation")
+
+    def __init__(
+        self,
+        log: logging.Logger,
+        exchange: Exchange,
+        codec: Codec,
+        operation: Operation,
+        call: Call,
+    ) -> None:
+        self._log = log
+        self._exchange = exchange
+        self._codec = codec
+        self._operation = operation
+        self._call = call
+
+    def watch(self) -> None:
+        """Tell the call when its client goes away, or at once if that has happened."""
+        if self._exchange.is_closed:
+            self._call.leave()
+        else:
+            self._exchange.on_close = self._call.leave
+
+    def finish(self, result: Any, error: BaseException | None) -> None:
+        request_id = self._call.caller.request_id
+        if error is None:
+            rendered = self._codec.encode(self._operation, result, request_id)
+        elif isinstance(error, SqsError):
+            rendered = self._codec.encode_error(error, request_id)
+        elif isinstance(error, OperationError):
+            text = _UNAVAILABLE_TEXTS.get(type(error), _UNAVAILABLE)
+            refusal = service_unavailable(text)
+            rendered = self._codec.encode_error(refusal, request_id, error.retry_after_seconds)
+        else:
+            action = self._operation.name
+            self._log.error("bug in %s request_id=%s", action, request_id, exc_info=error)
+            rendered = self._codec.encode_error(internal_failure(), request_id)
+        self._exchange.reply(*rendered)

@@ -1,0 +1,106 @@
+"""The listener and its connections: accepting, time limits, drain. Shell.
+
+`HttpServer` counts connections, sweeps them once a second for passed deadlines (one timer for all
+of them) and ends them. What happens within a connection is in `connection.py`; what a request means
+is in `respond`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from fastnode.config import DRAIN_SECONDS, HTTP_CONNECTIONS_MAX
+from fastnode.http.connection import Connection, Respond
+from fastnode.http.http1 import Refused
+
+SWEEP_SECONDS: Final = 1.0
+_BACKLOG: Final = 1024
+_FULL: Final = Refused(503, "too many connections")
+
+
+class HttpServer:
+    """One listening address. `respond` is called per request and answers by the exchange."""
+
+    def __init__(self, respond: Respond, *, now: Callable[[], float]) -> None:
+        self.respond = respond
+        self.coarse_now = now()
+        self.is_draining = False
+        self._now = now
+        self._connections: set[Connection] = set()
+        self._listener: asyncio.Server | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._emptied: asyncio.Event | None = None
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen; returns the bound address. Raises OSError if it cannot be bound."""
+        assert self._listener is None, "a server starts once"
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(self.accept, host, port, backlog=_BACKLOG)
+        self._sweep_forever(loop)
+        address = self._listener.sockets[0].getsockname()
+        return (address[0], address[1])
+
+    def accept(self) -> Connection:
+        is_full = len(self._connections) >= HTTP_CONNECTIONS_MAX
+        connection = _RefusedConnection(self) if is_full else Connection(self)
+        self._connections.add(connection)
+        return connection
+
+    def forget(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        if self._emptied is not None and not self._connections:
+            self._emptied.set()
+
+    def sweep(self) -> None:
+        """End what has passed its deadline."""
+        self.coarse_now = now = self._now()
+        for connection in [each for each in self._connections if each.deadline <= now]:
+            connection.expire()
+
+    async def drain(self) -> None:
+        """Stop accepting, let idle connections go, answer what is owed; what is not done in time is
+        cut off.
+        """
+        self.is_draining = True
+        self._stop_listening()
+        self._emptied = asyncio.Event()
+        for connection in tuple(self._connections):
+            if connection.is_idle:
+                connection.close()
+        try:
+            if self._connections:
+                await asyncio.wait_for(self._emptied.wait(), DRAIN_SECONDS)
+        except TimeoutError:
+            pass
+        self.close()
+
+    def close(self) -> None:
+        """End everything now."""
+        self._stop_listening()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for connection in tuple(self._connections):
+            connection.abort()
+
+    def _stop_listening(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+
+    def _sweep_forever(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.sweep()
+        self._sweeper = loop.call_later(SWEEP_SECONDS, self._sweep_forever, loop)
+
+
+class _RefusedConnection(Connection):
+    """One too many: told so and closed at once, without a request being read."""
+
+    __slots__ = ()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.refuse(_FULL)
+        self.close()

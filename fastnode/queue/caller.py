@@ -1,0 +1,46 @@
+"""Who calls, and whether they still wait: what every handler is told about its caller. A leaf of
+the queue layer.
+
+How a caller is recognised is the edge's business; nothing here knows HTTP or signatures.
+"""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+
+class Caller(Struct, frozen=True, gc=False):
+    """`endpoint` is the address that the client used, as queue URLs show it (`http://host:port`)."""
+
+    account: str
+    region: str
+    endpoint: str
+    sender_id: str
+    trace_header: str | None
+    request_id: str
+    # The same for all attempts of one call, so that a repeated call can be recognised.
+    invocation: bytes | None
+
+
+class Call:
+    """One call in progress.
+
+    `is_gone` becomes true when the client goes away before its answer, and then `on_gone` is
+    called, once, if a handler has set it. A handler that begins to wait looks at `is_gone` first.
+    It is never cancelled: what it has submitted runs on, and its answer is dropped if it cannot be
+    written.
+    """
+
+    __slots__ = ("caller", "is_gone", "on_gone")
+
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
+        self.is_gone = False
+        self.on_gone: Callable[[], None] | None = None
+
+    def leave(self) -> None:
+        """The client is gone. Called by whoever watches the connection."""
+        self.is_gone = True
+        on_gone, self.on_gone = self.on_gone, None
+        if on_gone is not None:
+            on_gone()

@@ -1,0 +1,216 @@
+"""The life of queues: CreateQueue, DeleteQueue, PurgeQueue, their attributes, and finding them by
+name.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from fastnode import native
+from fastnode.queue import validate
+from fastnode.queue.api import (
+    CreateQueueRequest,
+    CreateQueueResponse,
+    DeleteQueueRequest,
+    GetQueueAttributesRequest,
+    GetQueueAttributesResponse,
+    GetQueueUrlRequest,
+    GetQueueUrlResponse,
+    ListQueuesRequest,
+    ListQueuesResponse,
+    PurgeQueueRequest,
+    SetQueueAttributesRequest,
+)
+from fastnode.queue.attributes import Computed, differing_attribute, parse_set, shown_attributes
+from fastnode.queue.caller import Call
+from fastnode.queue.errors import (
+    purge_queue_in_progress,
+    queue_deleted_recently,
+    queue_does_not_exist,
+    queue_name_exists,
+)
+from fastnode.queue.live import LiveQueue
+from fastnode.queue.queue_url import build_arn, build_url
+from fastnode.queue.service import Service
+from fastnode.queue.validate import ValidCreate, ValidList
+from fastnode.store.keyspace import QueueKeys, names_prefix
+from fastnode.store.records import Generation, QueueRecord, encode_generation, encode_queue
+from fastnode.store.txn import Txn
+
+# AWS's waiting rules, in force with --strict only: tests and scripts purge and recreate all the
+# time.
+WAIT_MS: Final = 60_000
+
+
+# --- creating and deleting -------------------------------------------------------------------
+
+
+async def create_queue(
+    service: Service, call: Call, request: CreateQueueRequest
+) -> CreateQueueResponse:
+    valid = validate.create_queue(request)
+    caller = call.caller
+    await ensure_queue(service, caller.account, caller.region, valid)
+    return CreateQueueResponse(build_url(caller.endpoint, caller.account, valid.name))
+
+
+async def ensure_queue(service: Service, account: str, region: str, valid: ValidCreate) -> None:
+    """The queue exists afterwards, with the attributes that were named."""
+    keys = QueueKeys(account, region, valid.name)
+    group = service.group_of(keys)
+    while (blocked := group.latches.wait_for((keys.meta, keys.generation))) is not None:
+        await blocked
+    existing = service.find(account, region, valid.name)
+    if existing is not None:
+        differing = differing_attribute(existing.record.attributes, valid.supplied)
+        if differing is not None:
+            raise queue_name_exists(differing)
+        return
+    generation = service.generation_of(keys)
+    txn = group.begin(service.new_request())
+    now_ms = txn.commit_ts >> 16
+    if service.is_strict and now_ms - generation.deleted_ms < WAIT_MS:
+        raise queue_deleted_recently()
+    record = _new_record(txn, service.new_secret(), valid.attributes, valid.tags)
+    txn.put(keys.meta, encode_queue(record))
+    txn.put(keys.generation, encode_generation(Generation(generation.number + 1, 0)))
+    await group.submit(txn)
+
+
+def _new_record(
+    txn: Txn, secret: bytes, attributes: dict[str, str], tags: Mapping[str, str]
+) -> QueueRecord:
+    now_ms = txn.commit_ts >> 16
+    return QueueRecord(
+        incarnation=txn.commit_ts,
+        created_ms=now_ms,
+        modified_ms=now_ms,
+        purged_ms=0,
+        secret=secret,
+        hash_seed=int.from_bytes(txn.request[:8], "big"),
+        partition_count=1,
+        attributes=attributes,
+        tags=dict(tags),
+    )
+
+
+async def delete_queue(service: Service, call: Call, request: DeleteQueueRequest) -> None:
+    queue = await _unchanging(service, call, request.queue_url)
+    txn = queue.group.begin(service.new_request())
+    txn.delete(queue.keys.meta)
+    _plan_next_generation(queue, txn, deleted_ms=txn.commit_ts >> 16)
+    await queue.group.submit(txn)
+    service.forget(queue)
+
+
+async def purge_queue(service: Service, call: Call, request: PurgeQueueRequest) -> None:
+    queue = await _unchanging(service, call, request.queue_url)
+    txn = queue.group.begin(service.new_request())
+    now_ms = txn.commit_ts >> 16
+    if service.is_strict and now_ms - queue.record.purged_ms < WAIT_MS:
+        raise purge_queue_in_progress(queue.name)
+    record = replace(queue.record, purged_ms=now_ms)
+    txn.put(queue.keys.meta, encode_queue(record))
+    generation = _plan_next_generation(queue, txn, deleted_ms=0)
+    await queue.group.submit(txn)
+    queue.change(record)
+    queue.restart(generation)
+
+
+def _plan_next_generation(queue: LiveQueue, txn: Txn, *, deleted_ms: int) -> int:
+    """Constant work, whatever the queue holds: old keys go by range."""
+    generation = queue.generation + 1
+    txn.put(queue.keys.generation, encode_generation(Generation(generation, deleted_ms)))
+    for prefix in queue.messages.prefixes():
+        txn.drop(prefix)
+    return generation
+
+
+async def _unchanging(service: Service, call: Call, queue_url: str | None) -> LiveQueue:
+    """The queue, once no other call changes its metadata."""
+    while True:
+        queue = await service.queue(call, queue_url)
+        blocked = queue.group.latches.wait_for((queue.keys.meta,))
+        if blocked is None:
+            return queue
+        await blocked
+
+
+# --- attributes --------------------------------------------------------------------------------
+
+
+async def get_queue_attributes(
+    service: Service, call: Call, request: GetQueueAttributesRequest
+) -> GetQueueAttributesResponse:
+    queue = await service.queue(call, request.queue_url)
+    if not request.attribute_names:
+        return GetQueueAttributesResponse()
+    record = queue.record
+    counts = queue.counts(queue.group.now())
+    computed = Computed(
+        arn=build_arn(queue.region, queue.account, queue.name),
+        created_ms=record.created_ms,
+        modified_ms=record.modified_ms,
+        visible=counts.visible,
+        in_flight=counts.in_flight,
+        delayed=counts.delayed,
+    )
+    return GetQueueAttributesResponse(
+        shown_attributes(request.attribute_names, record.attributes, computed)
+    )
+
+
+async def set_queue_attributes(
+    service: Service, call: Call, request: SetQueueAttributesRequest
+) -> None:
+    queue = await _unchanging(service, call, request.queue_url)
+    attributes = parse_set(queue.record.attributes, request.attributes or {})
+    txn = queue.group.begin(service.new_request())
+    txn.check(queue.keys.generation)
+    record = replace(queue.record, attributes=attributes, modified_ms=txn.commit_ts >> 16)
+    txn.put(queue.keys.meta, encode_queue(record))
+    await queue.group.submit(txn)
+    queue.change(record)
+
+
+# --- finding -----------------------------------------------------------------------------------
+
+
+async def get_queue_url(
+    service: Service, call: Call, request: GetQueueUrlRequest
+) -> GetQueueUrlResponse:
+    owner, name = validate.get_queue_url(request)
+    account = owner or call.caller.account
+    if service.find(account, call.caller.region, name) is None:
+        raise queue_does_not_exist()
+    return GetQueueUrlResponse(build_url(call.caller.endpoint, account, name))
+
+
+async def list_queues(
+    service: Service, call: Call, request: ListQueuesRequest
+) -> ListQueuesResponse:
+    valid = validate.list_queues(request)
+    caller = call.caller
+    names = _page_of_names(service, caller.account, caller.region, valid)
+    page = names[: valid.limit]
+    has_more = valid.gives_token and len(names) > valid.limit
+    return ListQueuesResponse(
+        [build_url(caller.endpoint, caller.account, name) for name in page],
+        validate.encode_next_token(page[-1]) if has_more else None,
+    )
+
+
+def _page_of_names(service: Service, account: str, region: str, valid: ValidList) -> list[str]:
+    """One page per group, merged: one name more than asked for tells whether there are more."""
+    prefix = names_prefix(account, region, valid.prefix)
+    start = prefix
+    if valid.after:
+        start = max(prefix, QueueKeys(account, region, valid.after).meta + b"\x00")
+    end = native.prefix_end(prefix)
+    names: list[str] = []
+    for group in service.groups:
+        for key in group.scan_keys(start, end, valid.limit + 1):
+            segment = key[len(native.FAMILY_META) :]
+            names.append(native.split_queue_segment(segment)[2])
+    return sorted(names)[: valid.limit + 1]

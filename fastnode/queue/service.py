@@ -1,0 +1,90 @@
+"""What handlers work with: the groups, the live queues, fresh identities. Wired in `node.py`."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from fastnode import config, native
+from fastnode.clock import IdSource
+from fastnode.queue.caller import Call
+from fastnode.queue.errors import queue_does_not_exist
+from fastnode.queue.live import LiveQueue
+from fastnode.queue.long_poll import Alarm
+from fastnode.queue.queue_url import resolve
+from fastnode.store.group import Group
+from fastnode.store.keyspace import QueueKeys
+from fastnode.store.records import NO_GENERATION, Generation, decode_generation, decode_queue
+
+
+class Service:
+    def __init__(
+        self,
+        groups: Sequence[Group],
+        ids: IdSource,
+        new_alarm: Callable[[], Alarm],
+        *,
+        is_strict: bool,
+    ) -> None:
+        self.groups = groups
+        self.is_strict = is_strict
+        self._ids = ids
+        self._new_alarm = new_alarm
+        self._live: dict[tuple[str, str, str], LiveQueue] = {}
+
+    def new_request(self) -> bytes:
+        """The identity of one call, for its whole life."""
+        return self._ids.take(16)
+
+    def new_secret(self) -> bytes:
+        return self._ids.take(16)
+
+    async def queue(self, call: Call, queue_url: str | None) -> LiveQueue:
+        """The queue that a call means. Waits while it is being purged or deleted."""
+        caller = call.caller
+        account, name = resolve(queue_url)
+        while True:
+            queue = self.find(account or caller.account, caller.region, name)
+            if queue is None:
+                raise queue_does_not_exist()
+            blocked = queue.group.latches.wait_for((queue.keys.generation,))
+            if blocked is None:
+                return queue
+            await blocked
+
+    def find(self, account: str, region: str, name: str) -> LiveQueue | None:
+        queue = self._live.get((account, region, name))
+        return queue if queue is not None else self._load(account, region, name)
+
+    def forget(self, queue: LiveQueue) -> None:
+        """The queue was deleted."""
+        self._live.pop((queue.account, queue.region, queue.name), None)
+        queue.close()
+
+    def end_polls(self) -> None:
+        """The node stops: whoever waits for a message gets an empty answer now."""
+        for queue in self._live.values():
+            queue.waiters.end_all()
+
+    def group_of(self, keys: QueueKeys) -> Group:
+        return self.groups[native.home_group(keys.segment, len(self.groups))]
+
+    def generation_of(self, keys: QueueKeys) -> Generation:
+        stored = self.group_of(keys).get(keys.generation)
+        return NO_GENERATION if stored is None else decode_generation(stored)
+
+    def _load(self, account: str, region: str, name: str) -> LiveQueue | None:
+        keys = QueueKeys(account, region, name)
+        group = self.group_of(keys)
+        stored = group.get(keys.meta)
+        if stored is None:
+            return None
+        if len(self._live) >= config.LIVE_QUEUES_MAX:
+            self._drop_idle(self._live.items())
+        generation = self.generation_of(keys).number
+        queue = LiveQueue(group, keys, generation, decode_queue(stored), self._new_alarm())
+        self._live[account, region, name] = queue
+        return queue
+
+    def _drop_idle(self, queues: Iterable[tuple[tuple[str, str, str], LiveQueue]]) -> None:
+        """Make room: memory of a queue that nobody uses is read again at its next use."""
+        idle = [key for key, queue in queues if queue.is_idle]
+        for key in idle[: config.LIVE_QUEUES_MAX // 2]:
+            self._live.pop(key).close()

@@ -1,0 +1,119 @@
+"""ChangeMessageVisibility and its batch: a new deadline for a message that was received."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fastnode import config, native
+from fastnode.native import MessageState
+from fastnode.queue import batch, validate
+from fastnode.queue.api import (
+    BatchResultErrorEntry,
+    ChangeMessageVisibilityBatchRequest,
+    ChangeMessageVisibilityBatchResponse,
+    ChangeMessageVisibilityBatchResultEntry,
+    ChangeMessageVisibilityRequest,
+)
+from fastnode.queue.caller import Call
+from fastnode.queue.errors import SqsError, message_not_changeable, visibility_beyond_limit
+from fastnode.queue.live import TIMER_RECEIVED, LiveQueue
+from fastnode.queue.receipt import Delivery, open_receipt
+from fastnode.queue.service import Service
+from fastnode.queue.timers import Timer
+from fastnode.queue.validate import ValidChange
+
+
+class _Change(NamedTuple):
+    delivery: Delivery
+    timeout_seconds: int
+
+
+async def change_message_visibility(
+    service: Service, call: Call, request: ChangeMessageVisibilityRequest
+) -> None:
+    queue = await service.queue(call, request.queue_url)
+    change = _open(queue, validate.change_message_visibility(request))
+    (error,) = await _change(service, call, request.queue_url, (change,))
+    if error is not None:
+        raise error
+
+
+async def change_message_visibility_batch(
+    service: Service, call: Call, request: ChangeMessageVisibilityBatchRequest
+) -> ChangeMessageVisibilityBatchResponse:
+    queue = await service.queue(call, request.queue_url)
+    refusals: dict[str, BatchResultErrorEntry] = {}
+    opened: dict[str, _Change] = {}
+    entries = batch.change_message_visibility_batch(request)
+    for entry_id, valid in entries:
+        if isinstance(valid, BatchResultErrorEntry):
+            refusals[entry_id] = valid
+            continue
+        try:
+            opened[entry_id] = _open(queue, valid)
+        except SqsError as error:
+            refusals[entry_id] = batch.failed_entry(entry_id, error)
+    reasons = await _change(service, call, request.queue_url, list(opened.values()))
+    for entry_id, reason in zip(opened, reasons, strict=True):
+        if reason is not None:
+            refusals[entry_id] = batch.failed_entry(entry_id, reason)
+    return ChangeMessageVisibilityBatchResponse(
+        [ChangeMessageVisibilityBatchResultEntry(i) for i, _ in entries if i not in refusals],
+        [refusals[i] for i, _ in entries if i in refusals],
+    )
+
+
+def _open(queue: LiveQueue, valid: ValidChange) -> _Change:
+    return _Change(open_receipt(queue, valid.receipt_handle), valid.visibility_timeout_seconds)
+
+
+async def _change(
+    service: Service, call: Call, queue_url: str | None, changes: Sequence[_Change]
+) -> list[SqsError | None]:
+    """One transaction; the reason why not, or None, for each change in its place."""
+    while True:
+        queue = await service.queue(call, queue_url)
+        keys = [queue.messages.state_key(change.delivery.position) for change in changes]
+        blocked = queue.group.latches.wait_for(keys)
+        if blocked is None:
+            break
+        await blocked
+    stored = queue.group.get_many(keys) if keys else []
+    txn = queue.group.begin(service.new_request())
+    now_ms = txn.commit_ts >> 16
+    errors: list[SqsError | None] = []
+    accepted: dict[int, tuple[MessageState, int]] = {}
+    for change, state in zip(changes, stored, strict=True):
+        errors.append(_refusal(queue, change, state, now_ms))
+        if errors[-1] is None and state is not None:
+            # Of two changes of one message in a batch the later one holds.
+            accepted[change.delivery.position] = native.decode_state(state), change.timeout_seconds
+    if not accepted:
+        return errors
+    txn.check(queue.keys.generation)
+    timers: list[Timer] = []
+    for position, (old, timeout_seconds) in accepted.items():
+        visible_at = txn.commit_ts + (timeout_seconds * 1000 << 16)
+        new = old._replace(visible_at=visible_at)
+        txn.put(queue.messages.state_key(position), native.encode_state(*new))
+        txn.delete_fresh(queue.messages.timer_key(old.visible_at, position))
+        txn.put_fresh(queue.messages.timer_key(visible_at, position), TIMER_RECEIVED)
+        timers.append(Timer(visible_at, position, True))
+    await queue.group.submit(txn)
+    for timer in timers:
+        queue.scheduled(timer)
+    return errors
+
+
+def _refusal(
+    queue: LiveQueue, change: _Change, state: bytes | None, now_ms: int
+) -> SqsError | None:
+    delivery, timeout_seconds = change
+    if state is None or delivery.generation != queue.generation:
+        return message_not_changeable(delivery.handle)
+    # Twelve hours from the receive that issued the handle, to the millisecond.
+    if (
+        now_ms - delivery.received_ms + timeout_seconds * 1000
+        > config.VISIBILITY_SECONDS_MAX * 1000
+    ):
+        return visibility_beyond_limit(timeout_seconds)
+    return None

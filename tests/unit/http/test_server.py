@@ -1,0 +1,83 @@
+"""The server without sockets: the connection limit, the sweep and drain."""
+
+import asyncio
+
+import pytest
+from http_fakes import Node, get
+
+from fastnode.http import server as server_module
+
+
+def test_one_connection_too_many_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "HTTP_CONNECTIONS_MAX", 2)
+    node = Node()
+    kept = [node.connect() for _ in range(2)]
+    connection, transport = node.connect()
+    assert transport.written.startswith(b"HTTP/1.1 503 ")
+    assert transport.is_closed
+    connection.data_received(get())
+    assert node.open == []
+    connection.connection_lost(None)
+    kept[0][0].connection_lost(None)
+    assert node.connect()[1].written == b""
+
+
+def test_the_sweep_ends_only_what_is_due() -> None:
+    node = Node()
+    _, early = node.connect()
+    node.pass_seconds(60)
+    _, late = node.connect()
+    node.pass_seconds(30)
+    assert early.is_closed
+    assert not late.is_closed
+
+
+def test_drain_closes_idle_connections_and_answers_what_is_owed() -> None:
+    node = Node()
+    idle, idle_transport = node.connect()
+    busy, busy_transport = node.connect()
+    busy.data_received(get() * 2)
+
+    async def scenario() -> None:
+        draining = asyncio.ensure_future(node.server.drain())
+        await asyncio.sleep(0)
+        assert idle_transport.is_closed
+        idle.connection_lost(None)
+        node.answer(0)
+        assert not busy_transport.has_eof
+        node.answer(1)
+        assert busy_transport.has_eof
+        assert not draining.done()
+        busy.connection_lost(None)
+        await draining
+
+    asyncio.run(scenario())
+    assert busy_transport.written.count(b"Connection: close\r\n") == 1
+    assert busy_transport.written.index(b"Connection: close") > len(busy_transport.written) // 2
+
+
+def test_drain_lets_a_half_sent_request_finish() -> None:
+    node = Node()
+    connection, transport = node.connect()
+    connection.data_received(get()[:5])
+
+    async def scenario() -> None:
+        draining = asyncio.ensure_future(node.server.drain())
+        await asyncio.sleep(0)
+        assert not transport.is_closing()
+        connection.data_received(get()[5:])
+        node.answer(0)
+        assert b"Connection: close\r\n" in transport.written
+        connection.connection_lost(None)
+        await draining
+
+    asyncio.run(scenario())
+
+
+def test_drain_cuts_off_what_does_not_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "DRAIN_SECONDS", 0.0)
+    node = Node()
+    connection, transport = node.connect()
+    connection.data_received(get())
+    asyncio.run(node.server.drain())
+    assert transport.is_aborted
