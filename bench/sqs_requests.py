@@ -1,0 +1,114 @@
+"""Raw HTTP requests as botocore sends them, signed beforehand; pure: the time is an argument.
+
+A signature is good for 15 minutes, longer than any run, so the load generator repeats these bytes.
+"""
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+SERVICE = "sqs"
+SIGNED_HEADERS = ("content-type", "host", "x-amz-date", "x-amz-target")
+USER_AGENT = (
+    "Boto3/1.44.0 md/Botocore#1.44.0 ua/2.1 os/linux#6.8.0 md/arch#x86_64 lang/python#3.12.3 "
+    "md/pyimpl#CPython m/Z,b cfg/retry-mode#legacy Botocore/1.44.0"
+)
+
+
+@dataclass(frozen=True)
+class Signer:
+    """Whose key signs, for which endpoint, and when."""
+
+    host: str
+    signed_at: datetime
+    region: str = "us-east-1"
+    access_key: str = "AKIDEXAMPLE"
+    secret_key: str = "benchmark-secret"
+
+    def request(self, action: str, members: Mapping[str, object], serial: int = 0) -> bytes:
+        """One complete request; `serial` only tells its invocation id from the others'."""
+        body = json.dumps(members).encode()
+        headers = {
+            "X-Amz-Target": f"AmazonSQS.{action}",
+            "Content-Type": "application/x-amz-json-1.0",
+            "User-Agent": USER_AGENT,
+            "X-Amz-Date": self.signed_at.strftime("%Y%m%dT%H%M%SZ"),
+        }
+        headers["Authorization"] = self.authorization(headers, body)
+        headers["amz-sdk-invocation-id"] = f"6f1c4a52-0d3e-4b77-9c18-{serial:012x}"
+        headers["amz-sdk-request"] = "attempt=1"
+        headers["Content-Length"] = str(len(body))
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        head = f"POST / HTTP/1.1\r\nHost: {self.host}\r\nAccept-Encoding: identity\r\n{lines}\r\n"
+        return head.encode() + body
+
+    def authorization(self, headers: Mapping[str, str], body: bytes) -> str:
+        """The value of the Authorization header: AWS Signature Version 4."""
+        lowered = {name.lower(): value for name, value in headers.items()} | {"host": self.host}
+        listed = "".join(f"{name}:{lowered[name]}\n" for name in SIGNED_HEADERS)
+        names = ";".join(SIGNED_HEADERS)
+        canonical = f"POST\n/\n\n{listed}\n{names}\n{hashlib.sha256(body).hexdigest()}"
+        scope = f"{self.signed_at:%Y%m%d}/{self.region}/{SERVICE}/aws4_request"
+        digest = hashlib.sha256(canonical.encode()).hexdigest()
+        to_sign = f"AWS4-HMAC-SHA256\n{lowered['x-amz-date']}\n{scope}\n{digest}"
+        signature = hmac.new(self.signing_key(scope), to_sign.encode(), hashlib.sha256).hexdigest()
+        credential = f"Credential={self.access_key}/{scope}"
+        return f"AWS4-HMAC-SHA256 {credential}, SignedHeaders={names}, Signature={signature}"
+
+    def signing_key(self, scope: str) -> bytes:
+        """The key of one day, region and service."""
+        key = f"AWS4{self.secret_key}".encode()
+        for part in scope.split("/"):
+            key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+        return key
+
+
+def message_body(serial: int, length: int = 200) -> str:
+    """Text of exactly `length` characters that differs from message to message."""
+    assert length >= 16
+    return f"message {serial:08d}".ljust(length, "x")
+
+
+def sends(signer: Signer, queue_url: str, *, count: int) -> bytes:
+    """A file of SendMessage requests with 200-byte bodies."""
+    return b"".join(
+        signer.request(
+            "SendMessage", {"QueueUrl": queue_url, "MessageBody": message_body(serial)}, serial
+        )
+        for serial in range(count)
+    )
+
+
+def batch_sends(signer: Signer, queue_url: str, *, count: int) -> bytes:
+    """A file of SendMessageBatch requests, ten 200-byte bodies each."""
+    return b"".join(
+        signer.request(
+            "SendMessageBatch",
+            {
+                "QueueUrl": queue_url,
+                "Entries": [
+                    {"Id": str(entry), "MessageBody": message_body(serial * 10 + entry)}
+                    for entry in range(10)
+                ],
+            },
+            serial,
+        )
+        for serial in range(count)
+    )
+
+
+def consumer_script(signer: Signer, queue_url: str, *, wait_seconds: int = 0) -> bytes:
+    """A consumer's file: a receive of ten, and the batch delete whose entries the load fills in.
+
+    The delete's signature covers the empty list, so this file suits a node that does not verify.
+    """
+    receive = {
+        "QueueUrl": queue_url,
+        "MaxNumberOfMessages": 10,
+        "WaitTimeSeconds": wait_seconds,
+    }
+    delete = {"QueueUrl": queue_url, "Entries": []}
+    return signer.request("ReceiveMessage", receive) + signer.request("DeleteMessageBatch", delete)

@@ -1,0 +1,48 @@
+"""The table of commands and the program's own help. Not here: what any command does."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+Run = Callable[[Sequence[str]], int]
+
+
+class Command(msgspec.Struct, frozen=True):
+    summary: str
+    load: Callable[[], Run]
+
+
+def _run() -> Run:
+    from fastnode.cli.run import run
+
+    return run
+
+
+def _version() -> Run:
+    from fastnode.cli.version import version
+
+    return version
+
+
+COMMANDS: Final[dict[str, Command]] = {
+    "run": Command("start a node; without any flag one durable node on loopback", _run),
+    "version": Command("show the version and how it was built", _version),
+}
+
+
+def help_text() -> str:
+    lines = [f"  {name:<10}{command.summary}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: fastnode COMMAND [FLAG...]",
+            "",
+            "A durable message queue that speaks Amazon SQS.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "'fastnode COMMAND --help' shows the flags of a command.",
+            "",
+        ]
+    )

@@ -1,0 +1,49 @@
+"""`fastnode run`: settings, log lines, the event loop and the ready line. The node is `node.py`."""
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from fastnode.cli.flags import parse_flags
+from fastnode.logs import configure_logs
+from fastnode.settings import Settings, load_settings
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Serve until a signal ends it; 0 after a clean stop."""
+    flags, config = parse_flags("run", arguments)
+    settings = load_settings(flags, os.environ, config=config)
+    configure_logs(settings.log_level, sys.stderr)
+    warn_of_choices(settings)
+    _serve(settings)
+    return 0
+
+
+def warn_of_choices(settings: Settings) -> None:
+    """Choices that are legal and that somebody will regret not having known about."""
+    if settings.fsync == "never":
+        _LOGGER.warning("fsync is off: a power cut or a kernel crash loses acknowledged messages")
+    for name, address in (("listen", settings.listen), ("admin", settings.admin)):
+        if not address.is_loopback:
+            _LOGGER.warning(
+                "the open API is reachable from the network", extra={name: str(address)}
+            )
+
+
+def announce(sqs_url: str, admin_url: str) -> None:
+    """The line that scripts wait for; its shape is part of the interface."""
+    sys.stdout.write(f"fastnode ready sqs={sqs_url} admin={admin_url}\n")
+    sys.stdout.flush()
+
+
+def _serve(settings: Settings) -> None:
+    # Here and not on top, so that a wrong flag and --help are answered before these are loaded.
+    import uvloop
+
+    from fastnode.node import serve
+
+    uvloop.run(serve(settings, on_ready=announce))

@@ -1,0 +1,289 @@
+"""What an operator may choose: one table of options, and where their values come from. A leaf.
+
+`OPTIONS` is the only list of options. The command line, the environment variables, the keys of the
+TOML file, `--help` and the table in `docs/operations.md` are all derived from it, so a new option
+is one field of `Settings` and one row. Fixed limits live in `config.py`. Nothing here opens a
+socket or touches the data directory.
+"""
+
+import difflib
+import ipaddress
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from fastnode.config import GROUPS_DEFAULT, GROUPS_MAX
+from fastnode.errors import UsageError
+
+NODE_ID_MAX: Final = 65_535
+REGION_CHARACTERS_MAX: Final = 32
+ENVIRONMENT_PREFIX: Final = "FASTNODE_"
+CONFIG_VARIABLE: Final = "FASTNODE_CONFIG"
+# Read elsewhere: which twin of the compiled modules is loaded, and the profile they are built with.
+FOREIGN_VARIABLES: Final = frozenset({CONFIG_VARIABLE, "FASTNODE_PURE", "FASTNODE_BUILD"})
+QUEUES_KEY: Final = "queues"
+
+_WORDS_TRUE: Final = frozenset({"true", "1", "yes", "on"})
+_WORDS_FALSE: Final = frozenset({"false", "0", "no", "off"})
+_REGION_PATTERN: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where a listener binds. Port 0 asks the system for any free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """A name other than localhost counts as public: what it resolves to can change under us."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything `fastnode run` was told. The defaults are one durable node on loopback."""
+
+    data_dir: str = "./fastnode-data"
+    listen: Address = Address("127.0.0.1", 9324)
+    admin: Address = Address("127.0.0.1", 9325)
+    node_id: int = 1
+    groups: int = GROUPS_DEFAULT
+    region: str = "us-east-1"
+    insecure: bool = False
+    fsync: Literal["always", "never"] = "always"
+    strict: bool = False
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    # Queue name → attribute name → value as SQS spells it; the node creates them at start.
+    queues: dict[str, dict[str, str]] = {}
+    # Fields that somebody set: what a data directory recorded beats a default, not a choice.
+    explicit: frozenset[str] = frozenset()
+
+
+class Option(msgspec.Struct, frozen=True):
+    """One row: `parse` turns text into the field's value or raises ValueError("must be …")."""
+
+    field: str
+    metavar: str
+    toml_type: type[str] | type[int] | type[bool]
+    parse: Callable[[str], object]
+    summary: str
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.field.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        return ENVIRONMENT_PREFIX + self.field.upper()
+
+    @property
+    def is_switch(self) -> bool:
+        return self.toml_type is bool
+
+    @property
+    def default_text(self) -> str:
+        return _as_text(getattr(Settings(), self.field))
+
+
+def parse_address(text: str) -> Address:
+    """HOST:PORT or [IPV6]:PORT."""
+    host, colon, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if bracketed else host
+    if not (colon and host and port.isascii() and port.isdigit() and int(port) <= 65_535):
+        raise ValueError("must be HOST:PORT with a port from 0 to 65535")
+    if bracketed != (":" in host):
+        raise ValueError("must be HOST:PORT, an IPv6 address in brackets as in [::1]:9324")
+    if any(character.isspace() or character in "[]/@" for character in host):
+        raise ValueError("must be HOST:PORT without a scheme or a path")
+    return Address(host, int(port))
+
+
+def parse_switch(text: str) -> bool:
+    word = text.lower()
+    if word not in _WORDS_TRUE | _WORDS_FALSE:
+        raise ValueError("must be true or false")
+    return word in _WORDS_TRUE
+
+
+def parse_region(text: str) -> str:
+    if len(text) > REGION_CHARACTERS_MAX or not _REGION_PATTERN.fullmatch(text):
+        raise ValueError("must be lower-case letters, digits and single hyphens, such as us-east-1")
+    return text
+
+
+def parse_path(text: str) -> str:
+    if not text or "\0" in text:
+        raise ValueError("must be the path of a directory")
+    return text
+
+
+def _integer(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        # isdigit() first: int() would also take "1_0", " 8 " and digits of other scripts.
+        if not (text.isascii() and text.isdigit() and len(text) < 10 and low <= int(text) <= high):
+            raise ValueError(f"must be a whole number from {low} to {high}")
+        return int(text)
+
+    return parse
+
+
+def _choice(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"must be {', '.join(words[:-1])} or {words[-1]}")
+        return text
+
+    return parse
+
+
+OPTIONS: Final[tuple[Option, ...]] = (
+    Option("data_dir", "DIR", str, parse_path, "where the node keeps everything it knows"),
+    Option("listen", "HOST:PORT", str, parse_address, "address of the SQS API; port 0 takes any"),
+    Option("admin", "HOST:PORT", str, parse_address, "address of health, metrics, administration"),
+    Option("node_id", "N", int, _integer(1, NODE_ID_MAX), "this node's number in its cluster"),
+    Option(
+        "groups",
+        "N",
+        int,
+        _integer(1, GROUPS_MAX),
+        "replicated logs to spread queues over; fixed when the data directory is created",
+    ),
+    Option("region", "R", str, parse_region, "AWS region of queue ARNs"),
+    Option("insecure", "", bool, parse_switch, "let the open API bind to more than loopback"),
+    Option(
+        "fsync",
+        "always|never",
+        str,
+        _choice("always", "never"),
+        "when to sync the log: never answers before messages are on disk, a power cut loses them",
+    ),
+    Option("strict", "", bool, parse_switch, "AWS's 60-second waiting rules too"),
+    Option(
+        "log_level",
+        "LEVEL",
+        str,
+        _choice("debug", "info", "warning", "error"),
+        "least important log line to write: debug, info, warning or error",
+    ),
+)
+_BY_FIELD: Final = {option.field: option for option in OPTIONS}
+_BY_VARIABLE: Final = {option.variable: option for option in OPTIONS}
+
+
+def load_settings(
+    flags: Mapping[str, str], environ: Mapping[str, str], *, config: str | None = None
+) -> Settings:
+    """Flag > environment > file > default. `flags` maps a field to the text given for it."""
+    config = environ.get(CONFIG_VARIABLE) if config is None else config
+    values, queues = ({}, {}) if config is None else _read_file(config)
+    values |= _read_environment(environ)
+    for field, text in flags.items():
+        values[field] = _parse(_BY_FIELD[field], text, source=_BY_FIELD[field].flag)
+    settings = msgspec.structs.replace(
+        Settings(), **values, queues=queues, explicit=frozenset(values)
+    )
+    _check_together(settings)
+    return settings
+
+
+def nearest(word: str, valid: Iterable[str]) -> str:
+    """The end of an error about an unknown word: `; did you mean X?`, or nothing."""
+    matches = difflib.get_close_matches(word, list(valid), n=1, cutoff=0.5)
+    return f"; did you mean {matches[0]}?" if matches else ""
+
+
+def _check_together(settings: Settings) -> None:
+    for flag, address in (("--listen", settings.listen), ("--admin", settings.admin)):
+        if not (settings.insecure or address.is_loopback):
+            raise UsageError(
+                f"{flag} {address} is not loopback and the API is open to whoever reaches it: "
+                "bind to 127.0.0.1, or add --insecure if the network is yours"
+            )
+    if settings.listen == settings.admin and settings.listen.port != 0:
+        raise UsageError(f"--listen and --admin are both {settings.listen}: give one another port")
+
+
+def _parse(option: Option, text: str, *, source: str) -> object:
+    try:
+        return option.parse(text)
+    except ValueError as error:
+        raise UsageError(f"{source} {error}, not {text!r}") from None
+
+
+def _read_environment(environ: Mapping[str, str]) -> dict[str, object]:
+    values: dict[str, object] = {}
+    for name in sorted(environ):
+        if not name.startswith(ENVIRONMENT_PREFIX) or name in FOREIGN_VARIABLES:
+            continue
+        option = _BY_VARIABLE.get(name)
+        if option is None:
+            hint = nearest(name, {*_BY_VARIABLE, *FOREIGN_VARIABLES})
+            raise UsageError(f"unknown environment variable {name}{hint or ': unset it'}")
+        values[option.field] = _parse(option, environ[name], source=name)
+    return values
+
+
+def _read_file(path: str) -> tuple[dict[str, object], dict[str, dict[str, str]]]:
+    try:
+        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(
+            f"cannot read the configuration file {path}: {error.strerror}: "
+            "give --config a TOML file"
+        ) from None
+    except ValueError as error:
+        # Bad TOML and bad UTF-8 are both ValueErrors, and both say where in the file.
+        raise UsageError(f"{path} is not valid TOML: {error}") from None
+    queues = _read_queues(path, document.pop(QUEUES_KEY, {}))
+    return {key: _read_key(path, key, value) for key, value in document.items()}, queues
+
+
+def _read_key(path: str, key: str, value: object) -> object:
+    option = _BY_FIELD.get(key)
+    if option is None:
+        hint = nearest(key.replace("-", "_"), {*_BY_FIELD, QUEUES_KEY})
+        raise UsageError(f"unknown key {key} in {path}{hint or ': remove it'}")
+    if type(value) is not option.toml_type:
+        wanted = {str: "a string", int: "an integer", bool: "true or false"}[option.toml_type]
+        raise UsageError(f"{key} in {path} must be {wanted}, not {value!r}")
+    return _parse(option, _as_text(value), source=f"{key} in {path}")
+
+
+def _read_queues(path: str, queues: object) -> dict[str, dict[str, str]]:
+    if not isinstance(queues, dict):
+        raise UsageError(f"queues in {path} must be tables: write [queues.NAME]")
+    return {name: _read_queue(path, name, queue) for name, queue in queues.items()}
+
+
+def _read_queue(path: str, name: str, queue: object) -> dict[str, str]:
+    if not isinstance(queue, dict):
+        raise UsageError(f"queues.{name} in {path} must be a table: write [queues.{name}]")
+    for attribute, value in queue.items():
+        if isinstance(value, dict):
+            raise UsageError(
+                f"{attribute} in [queues.{name}] in {path} is a table; a queue name with a dot is "
+                f'written in quotes: [queues."{name}.{attribute}"]'
+            )
+        if not isinstance(value, str | int):
+            raise UsageError(
+                f"{attribute} in [queues.{name}] in {path} must be a string, an integer, "
+                "true or false"
+            )
+    return {attribute: _as_text(value) for attribute, value in queue.items()}
+
+
+def _as_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

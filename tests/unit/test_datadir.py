@@ -1,0 +1,234 @@
+"""The data directory: what is created, who is let in, what is refused untouched."""
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import fastnode
+from fastnode.datadir import DataDir, open_data_dir
+from fastnode.errors import StartError, UsageError
+from fastnode.settings import Settings
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "outer" / "node"
+
+
+def settings_for(path: Path, **changes: object) -> Settings:
+    explicit = frozenset(changes)
+    return Settings(data_dir=str(path), **changes, explicit=explicit)  # type: ignore[arg-type]  # by name
+
+
+@pytest.fixture
+def created(path: Path) -> Iterator[DataDir]:
+    data_dir = open_data_dir(settings_for(path, groups=3))
+    yield data_dir
+    data_dir.close()
+
+
+def contents(path: Path) -> dict[str, tuple[bytes | None, int]]:
+    """Every file below `path` with its bytes and time of change."""
+    return {
+        str(found.relative_to(path)): (
+            found.read_bytes() if found.is_file() else None,
+            found.stat().st_mtime_ns,
+        )
+        for found in sorted(path.rglob("*"))
+    }
+
+
+def change_format(path: Path, **changes: object) -> None:
+    file = path / "FORMAT"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def refuse_untouched(settings: Settings, error: type[Exception]) -> str:
+    path = Path(settings.data_dir)
+    before = contents(path)
+    with pytest.raises(error) as caught:
+        open_data_dir(settings)
+    assert contents(path) == before
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_new_directory_is_private_and_complete(created: DataDir, path: Path) -> None:
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    assert created.path == path
+    assert created.log_path == path / "log"
+    assert [created.group_path(group) for group in range(3)] == [
+        path / "groups" / name for name in ("000", "001", "002")
+    ]
+    assert created.log_path.is_dir()
+    assert all(created.group_path(group).is_dir() for group in range(3))
+    assert (path / "LOCK").read_text() == f"{os.getpid()}\n"
+
+
+def test_format_file_says_what_the_directory_is(created: DataDir, path: Path) -> None:
+    assert json.loads((path / "FORMAT").read_text()) == {
+        "format": 1,
+        "node_id": 1,
+        "cluster_id": created.cluster_id,
+        "groups": 3,
+        "created_by": fastnode.__version__,
+    }
+    assert len(bytes.fromhex(created.cluster_id)) == 16
+    assert not (path / "FORMAT.tmp").exists()
+
+
+def test_second_opening_finds_the_same_identity(created: DataDir, path: Path) -> None:
+    created.close()
+    again = open_data_dir(settings_for(path, groups=3))
+    assert (again.cluster_id, again.node_id, again.groups) == (created.cluster_id, 1, 3)
+    again.close()
+
+
+def test_two_directories_are_two_clusters(tmp_path: Path) -> None:
+    one, two = (open_data_dir(settings_for(tmp_path / name)) for name in "ab")
+    assert one.cluster_id != two.cluster_id
+    one.close()
+    two.close()
+
+
+def test_recorded_groups_beat_the_default(created: DataDir, path: Path) -> None:
+    created.close()
+    again = open_data_dir(settings_for(path))
+    assert again.groups == 3
+    again.close()
+
+
+def test_relative_path_does_not_follow_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data_dir = open_data_dir(settings_for(Path("node")))
+    assert data_dir.path == tmp_path / "node"
+    data_dir.close()
+
+
+def test_directory_in_use_names_the_holder(created: DataDir, path: Path) -> None:
+    message = refuse_untouched(settings_for(path), StartError)
+    assert message == (
+        f"{path} is in use by process {os.getpid()}: stop that process or use another --data-dir"
+    )
+
+
+def test_closing_lets_the_next_one_in_and_may_be_repeated(created: DataDir, path: Path) -> None:
+    created.close()
+    created.close()
+    open_data_dir(settings_for(path)).close()
+
+
+def test_refused_opening_leaves_no_lock_behind(created: DataDir, path: Path) -> None:
+    created.close()
+    refuse_untouched(settings_for(path, groups=4), UsageError)
+    open_data_dir(settings_for(path)).close()
+
+
+def test_newer_format_is_refused_whatever_else_changed(created: DataDir, path: Path) -> None:
+    created.close()
+    (path / "FORMAT").write_text('{"format": 2, "groups": {"count": 3}}')
+    message = refuse_untouched(settings_for(path), StartError)
+    assert message == (
+        f"{path} was written by a newer fastnode (format 2, this one reads up to 1): "
+        "upgrade fastnode or use another --data-dir"
+    )
+
+
+def test_newer_format_without_a_lock_file_gets_none(path: Path) -> None:
+    path.mkdir(parents=True)
+    (path / "FORMAT").write_text('{"format": 9}')
+    refuse_untouched(settings_for(path), StartError)
+
+
+def test_other_groups_are_refused_with_the_recorded_number(created: DataDir, path: Path) -> None:
+    created.close()
+    message = refuse_untouched(settings_for(path, groups=8), UsageError)
+    assert "has 3 groups, not 8" in message
+    assert "use --groups 3 or another" in message
+
+
+def test_other_node_is_refused_with_the_recorded_number(created: DataDir, path: Path) -> None:
+    created.close()
+    message = refuse_untouched(settings_for(path, node_id=2), UsageError)
+    assert "belongs to node 1, not 2: use --node-id 1" in message
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"format": "1"}', '{"format": 1}', '{"format": 1.5}', "\0" * 99]
+)
+def test_damaged_format_file_is_refused(created: DataDir, path: Path, text: str) -> None:
+    created.close()
+    (path / "FORMAT").write_text(text)
+    message = refuse_untouched(settings_for(path), StartError)
+    assert message.startswith(f"{path / 'FORMAT'} is damaged (")
+
+
+@pytest.mark.parametrize("field", ["format", "groups", "node_id"])
+def test_zero_in_the_format_file_is_damage(created: DataDir, path: Path, field: str) -> None:
+    created.close()
+    change_format(path, **{field: 0})
+    assert "is damaged" in refuse_untouched(settings_for(path), StartError)
+
+
+def test_directory_of_somebody_else_is_refused(path: Path) -> None:
+    path.mkdir(parents=True)
+    (path / "thesis.tex").write_text("years of work")
+    message = refuse_untouched(settings_for(path), StartError)
+    assert "is not empty and not a fastnode data directory (it holds 'thesis.tex')" in message
+
+
+@pytest.mark.parametrize("name", ["log", "groups", "groups/000"])
+def test_data_without_format_file_is_refused(path: Path, name: str) -> None:
+    (path / name).mkdir(parents=True)
+    (path / name / "segment").write_text("data")
+    assert "is not empty" in refuse_untouched(settings_for(path), StartError)
+
+
+@pytest.mark.parametrize("name", ["log", "groups", "groups/001"])
+def test_missing_part_is_lost_data(created: DataDir, path: Path, name: str) -> None:
+    created.close()
+    (path / name).rename(path.parent / "elsewhere")
+    message = refuse_untouched(settings_for(path), StartError)
+    assert f"{path / name}" in message
+    assert "its data is lost: restore" in message
+
+
+def test_interrupted_creation_is_completed(path: Path) -> None:
+    (path / "groups" / "000").mkdir(parents=True)
+    (path / "lost+found").mkdir()
+    (path / "LOCK").write_text("99\n")
+    (path / "FORMAT.tmp").write_text('{"for')
+    data_dir = open_data_dir(settings_for(path))
+    assert data_dir.group_path(data_dir.groups - 1).is_dir()
+    data_dir.close()
+
+
+def test_failed_creation_lets_the_next_one_in(path: Path) -> None:
+    (path / "FORMAT.tmp").mkdir(parents=True)
+    with pytest.raises(StartError, match="Is a directory"):
+        open_data_dir(settings_for(path))
+    (path / "FORMAT.tmp").rmdir()
+    open_data_dir(settings_for(path)).close()
+
+
+def test_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "node").write_text("mine")
+    with pytest.raises(StartError, match="node is not a directory: move it away"):
+        open_data_dir(settings_for(tmp_path / "node"))
+    assert (tmp_path / "node").read_text() == "mine"
+
+
+def test_directory_that_cannot_be_made_is_refused() -> None:
+    with pytest.raises(StartError, match="cannot use the data directory /proc/fastnode: "):
+        open_data_dir(settings_for(Path("/proc/fastnode")))
+
+
+def test_name_too_long_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StartError, match="File name too long"):
+        open_data_dir(settings_for(tmp_path / ("n" * 300)))
