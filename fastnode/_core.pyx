@@ -16,7 +16,7 @@ from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.long cimport PyLong_AsLong, PyLong_Check
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_SET_ITEM
+from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeASCII, PyUnicode_DecodeUTF8
 from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memset
@@ -39,14 +39,13 @@ from fastnode._keys cimport (
 from fastnode import _core_ref as _ref
 
 cdef extern from "Python.h":
+    ctypedef object (*newfunc)(type, tuple, PyObject*)
     ctypedef struct PyTypeObject:
-        PyObject* (*tp_alloc)(PyTypeObject*, Py_ssize_t) except NULL
+        newfunc tp_new
+    PyTypeObject PyTuple_Type
     object PySequence_Fast(object sequence, const char* message)
     Py_ssize_t PySequence_Fast_GET_SIZE(object sequence)
     PyObject* PySequence_Fast_GET_ITEM(object sequence, Py_ssize_t index)
-
-cdef extern from *:
-    object steal "(PyObject*)" (PyObject* owned)
 
 cdef type _Receipt = _ref.Receipt
 cdef type _MessageRecord = _ref.MessageRecord
@@ -466,14 +465,7 @@ cdef uint8_t* store_writes(uint8_t* at, object rows) except NULL:
 
 cdef inline object named(type cls, tuple fields):
     """An instance of a named tuple without a call of its constructor, which is Python code."""
-    cdef Py_ssize_t index, size = PyTuple_GET_SIZE(fields)
-    cdef object result = steal((<PyTypeObject*>cls).tp_alloc(<PyTypeObject*>cls, size))
-    cdef object field
-    for index in range(size):
-        field = fields[index]
-        Py_INCREF(field)
-        PyTuple_SET_ITEM(result, index, field)
-    return result
+    return PyTuple_Type.tp_new(cls, (fields,), NULL)
 
 
 cdef inline bytes slice_of(const uint8_t* at, Py_ssize_t size):
@@ -481,7 +473,7 @@ cdef inline bytes slice_of(const uint8_t* at, Py_ssize_t size):
 
 
 cdef inline const uint8_t* sixteen(bytes value, str what) except NULL:
-    if PyBytes_GET_SIZE(value) != ID_BYTES:
+    if value is None or PyBytes_GET_SIZE(value) != ID_BYTES:
         raise ValueError(f"{what} has 16 bytes")
     return address(value)
 

@@ -3,7 +3,9 @@
 The rules behind it are in `rust_ext/src`; one turn of a worker crosses this boundary once.
 """
 
-from typing import TypedDict, final
+from typing import TypedDict, final, type_check_only
+
+__all__ = ["LogCorrupt", "LogFormat", "LogFull", "NotLeader", "RaftGroups", "SimDisk"]
 
 class LogCorrupt(Exception):
     """Stored entries are damaged or missing; the message names file and offset and what to do."""
@@ -17,6 +19,7 @@ class LogFull(Exception):
 class NotLeader(Exception):
     """The group is led by somebody else, by nobody, or is handing its leadership over."""
 
+@type_check_only
 class GroupStatus(TypedDict):
     role: str
     term: int
@@ -26,6 +29,7 @@ class GroupStatus(TypedDict):
     first: int
     last: int
 
+@type_check_only
 class Status(TypedDict):
     log_bytes: int
     live_bytes: int

@@ -173,4 +173,6 @@ class GroupClock:
 def slew_ns(error_ns: int, elapsed_ns: int) -> int:
     """How much of an error may be made good while `elapsed_ns` pass."""
     limit_ns = elapsed_ns * SLEW_PPM_MAX // 1_000_000
-    return max(-limit_ns, min(limit_ns, error_ns))
+    if error_ns > limit_ns:
+        return limit_ns
+    return error_ns if error_ns > -limit_ns else -limit_ns

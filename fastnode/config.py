@@ -45,6 +45,7 @@ TICK_SECONDS: Final = 0.1
 
 # --- Leader memory --------------------------------------------------------------------------------
 LIVE_QUEUES_MAX: Final = 50_000
+RESOLVED_URLS_MAX: Final = 10_000
 READ_AHEAD_MESSAGES: Final = 1_024
 READ_AHEAD_BYTES: Final = 4 * 1_048_576
 TIMER_PAGE: Final = 10_000

@@ -67,8 +67,7 @@ class Node:
         except EngineError as error:
             raise StartError(f"{error}: restore the data directory from a backup") from error
         self.groups = [
-            Group(number, engine, GroupClock(clock), self._gathered)
-            for number, engine in enumerate(self.engines)
+            Group(number, engine, GroupClock(clock)) for number, engine in enumerate(self.engines)
         ]
         self.raft = Groups(
             data.node_id,
@@ -77,11 +76,10 @@ class Node:
             is_synced=settings.fsync == "always",
         )
         self._runtime = Runtime(loop, self.raft)
+        for group in self.groups:
+            group.on_gathered = self._runtime.gathered
         self.service = Service(self.groups, ids, lambda: LoopAlarm(loop), is_strict=settings.strict)
         self.upkeep = Upkeep(self.groups, self.raft, data.path)
-
-    def _gathered(self, group: int) -> None:
-        self._runtime.gathered(group)
 
     @property
     def is_ready(self) -> bool:

@@ -83,7 +83,7 @@ class World:
 
     def _start(self) -> None:
         self.alarms.clear()
-        self.group = Group(0, self.engine, GroupClock(self.clock), lambda _group: None)
+        self.group = Group(0, self.engine, GroupClock(self.clock))
         self.service = Service(
             [self.group], self._ids, lambda: FakeAlarm(self), is_strict=self._is_strict
         )

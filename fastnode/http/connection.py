@@ -344,7 +344,6 @@ class Connection(asyncio.Protocol):
         stage = self._parser.stage
         if self._is_full or (stage is Stage.BETWEEN and self._pending):
             self.deadline = math.inf
-            self._stage = Stage.BETWEEN
         elif stage is not self._stage or stage is Stage.BETWEEN:
             self.deadline = self._host.coarse_now + _STAGE_SECONDS[stage]
             self._stage = stage

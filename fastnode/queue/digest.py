@@ -4,7 +4,7 @@ MD5 is the API's checksum against corruption on the way, not a protection agains
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from operator import itemgetter
 
 # Name, full data type with its label, raw value.
@@ -17,10 +17,12 @@ def body_md5(body: bytes) -> str:
     return hashlib.md5(body, usedforsecurity=False).hexdigest()
 
 
-def attributes_md5(attributes: Iterable[Attribute]) -> str | None:
+def attributes_md5(attributes: Sequence[Attribute]) -> str | None:
     """The digest of attributes in any order, or None when there are none (it is then left out)."""
+    if not attributes:
+        return None
     buffer = b"".join(map(_hashed_form, sorted(attributes, key=_BY_NAME)))
-    return body_md5(buffer) if buffer else None
+    return body_md5(buffer)
 
 
 def _hashed_form(attribute: Attribute) -> bytes:

@@ -28,6 +28,7 @@ class Service:
         self._ids = ids
         self._new_alarm = new_alarm
         self._live: dict[tuple[str, str, str], LiveQueue] = {}
+        self._resolved: dict[str, tuple[str | None, str]] = {}
 
     def new_request(self) -> bytes:
         """The identity of one call, for its whole life."""
@@ -39,7 +40,7 @@ class Service:
     async def queue(self, call: Call, queue_url: str | None) -> LiveQueue:
         """The queue that a call means. Waits while it is being purged or deleted."""
         caller = call.caller
-        account, name = resolve(queue_url)
+        account, name = self._resolved.get(queue_url or "") or self._resolve(queue_url)
         while True:
             queue = self.find(account or caller.account, caller.region, name)
             if queue is None:
@@ -48,6 +49,14 @@ class Service:
             if blocked is None:
                 return queue
             await blocked
+
+    def _resolve(self, queue_url: str | None) -> tuple[str | None, str]:
+        """Clients repeat the same few URLs; starting over is the cheapest bound on the rest."""
+        resolved = resolve(queue_url)
+        if len(self._resolved) >= config.RESOLVED_URLS_MAX:
+            self._resolved.clear()
+        self._resolved[queue_url or ""] = resolved
+        return resolved
 
     def find(self, account: str, region: str, name: str) -> LiveQueue | None:
         queue = self._live.get((account, region, name))

@@ -37,10 +37,10 @@ class _Unwritten(NamedTuple):
 
 
 class Group:
-    def __init__(
-        self, number: int, engine: Engine, clock: GroupClock, gathered: Callable[[int], None]
-    ) -> None:
+    def __init__(self, number: int, engine: Engine, clock: GroupClock) -> None:
         self.number = number
+        # Told for every submitted transaction; the shell that proposes puts itself here.
+        self.on_gathered: Callable[[int], None] = lambda _group: None
         self.latches = Latches()
         self.accepts_messages = True
         self.get = engine.get
@@ -51,7 +51,6 @@ class Group:
         self.now = clock.now
         self._engine = engine
         self._clock = clock
-        self._on_gathered = gathered
         self._position = load_position(engine)
         self._term = 0
         self._leads = False
@@ -80,14 +79,15 @@ class Group:
     # --- planning --------------------------------------------------------------------------
 
     def begin(self, request: bytes) -> Txn:
-        if not self.is_ready:
+        position = self._position
+        if not self._leads or position.term != self._term:
             raise Unavailable("the group has no leader here")
         if (
             len(self._submitted) >= config.UNAPPLIED_TRANSACTIONS_MAX
             or self._submitted_bytes >= config.UNAPPLIED_BYTES_MAX
         ):
             raise Overloaded("too many transactions wait to be applied")
-        return Txn(request, self._position.commit_ts, self._clock.stamp())
+        return Txn(request, position.commit_ts, self._clock.stamp())
 
     def require_room(self) -> None:
         """New messages are refused first; deletes and changes go on inside the reserve."""
@@ -106,7 +106,7 @@ class Group:
         self._submitted[txn.request] = _Submitted(outcome, latched, len(encoded))
         self._submitted_bytes += len(encoded)
         self._gathered.append((txn.request, encoded))
-        self._on_gathered(self.number)
+        self.on_gathered(self.number)
         return outcome
 
     # --- the machine that Raft drives ------------------------------------------------------

@@ -37,9 +37,6 @@ pub fn open() -> Vec<u8> {
 }
 
 /// Writes the header and pads the block.
-///
-/// # Panics
-/// When the body is 4 GiB or more; the caller bounds it.
 pub fn seal(block: &mut Vec<u8>, secret: u64, sequence: u64) {
     let length = u32::try_from(block.len() - HEADER_BYTES).expect("a block is below 4 GiB");
     block[0..4].copy_from_slice(&MAGIC);
@@ -77,7 +74,12 @@ pub fn claim(bytes: &[u8], offset: usize) -> Option<(u32, u64)> {
 
 /// The first valid block at or behind `offset` whose sequence is at least `least`.
 #[must_use]
-pub fn find_survivor(bytes: &[u8], offset: usize, secret: u64, least: u64) -> Option<(usize, Block)> {
+pub fn find_survivor(
+    bytes: &[u8],
+    offset: usize,
+    secret: u64,
+    least: u64,
+) -> Option<(usize, Block)> {
     (offset.next_multiple_of(ALIGNMENT)..bytes.len().saturating_sub(HEADER_BYTES - 1))
         .step_by(ALIGNMENT)
         .filter(|at| bytes[*at..*at + 4] == MAGIC)

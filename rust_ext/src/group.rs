@@ -83,7 +83,8 @@ impl Group {
         found: Option<(Checkpoint, VecDeque<Slot>)>,
         applied: u64,
     ) -> Result<Self> {
-        let (mut state, slots) = found.unwrap_or_else(|| (begin(&settings.voters), VecDeque::new()));
+        let (mut state, slots) =
+            found.unwrap_or_else(|| (begin(&settings.voters), VecDeque::new()));
         let last = state.compacted.index + slots.len() as u64;
         if applied < state.compacted.index || applied > last || state.hard.commit > last {
             let text = format!(

@@ -107,7 +107,12 @@ impl Log {
             promised_bytes: 0,
             is_full: false,
             refused_bytes: 0,
-            counters: Counters { repaired_bytes, recovered_bytes, recovery_ms, ..Default::default() },
+            counters: Counters {
+                repaired_bytes,
+                recovered_bytes,
+                recovery_ms,
+                ..Default::default()
+            },
         };
         Ok((log, found))
     }
@@ -183,15 +188,18 @@ impl Log {
         self.in_flight.is_some()
     }
 
-    /// A segment whose few needed entries are worth writing again so that it can go.
-    #[must_use]
-    pub fn worth_moving(&self) -> Option<u64> {
-        if self.segments.count() <= MOVE_AFTER_SEGMENTS || self.is_full || self.in_flight.is_some() {
+    /// A segment whose few needed entries are worth writing again so that it can go. There is room
+    /// for them beside everything that was promised.
+    pub fn worth_moving(&mut self) -> Option<u64> {
+        let is_turn = self.open.is_due && self.in_flight.is_none() && !self.is_full;
+        if !is_turn || self.segments.count() <= MOVE_AFTER_SEGMENTS {
             return None;
         }
         let (oldest, live_bytes) = self.segments.oldest()?;
         let is_cheap = live_bytes > 0 && live_bytes <= self.segment_bytes / 8;
-        (is_cheap && oldest < self.space.active()).then_some(oldest)
+        // A run of entries has a header that is no larger than an entry's.
+        let has_room = is_cheap && self.ensure(self.promised_bytes + 2 * live_bytes).is_ok();
+        (has_room && oldest < self.space.active()).then_some(oldest)
     }
 
     /// Writes entries again that are in the log already.

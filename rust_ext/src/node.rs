@@ -14,9 +14,6 @@ use crate::packet::{self, Outbox};
 use crate::record::{self, Hard, Placed};
 use crate::store::Place;
 
-/// Old entries written again per block at most.
-const MOVE_BYTES_MAX: usize = 1 << 20;
-
 /// Committed entries of one group.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Committed {
@@ -129,7 +126,7 @@ impl Node {
             return Err(format!("group {id} is unknown"));
         };
         packet::check(&group.raft, &message).map_err(|why| format!("group {id}: {why}"))?;
-        if message.get_msg_type() == MessageType::MsgAppend {
+        if !message.entries.is_empty() {
             let bytes = message.entries.iter().map(record::entry_bytes).sum();
             self.log.promise(bytes).map_err(|error| format!("group {id}: {error}"))?;
         }
@@ -210,8 +207,9 @@ impl Node {
             return Err(misuse("the log is closed"));
         }
         if self.log.poll()? {
-            let tickets = std::mem::take(&mut self.flying_tickets);
-            tickets.into_iter().for_each(|ticket| self.redeem(ticket, &mut outbox));
+            for ticket in std::mem::take(&mut self.flying_tickets) {
+                self.redeem(&ticket, &mut outbox);
+            }
         }
         for id in 0..self.groups.0.len() {
             if self.groups.0[id].raft.has_ready() {
@@ -255,24 +253,24 @@ impl Node {
 
     fn collect(&mut self, id: u32, turn: &mut Turn, outbox: &mut Outbox) {
         let group = &mut self.groups.0[id as usize];
-        let mut ready = group.raft.ready();
-        assert!(ready.snapshot().is_empty(), "snapshots are refused before they reach raft");
-        turn.committed.extend(committed(id, group, &mut ready));
-        let reads = ready.take_read_states().into_iter();
+        let mut wish = group.raft.ready();
+        assert!(wish.snapshot().is_empty(), "snapshots are refused before they reach raft");
+        turn.committed.extend(committed(id, group, &mut wish));
+        let reads = wish.take_read_states().into_iter();
         turn.reads.extend(reads.map(|read| (id, read.request_ctx, read.index)));
-        ready.take_messages().iter().for_each(|message| outbox.put(id, message));
-        if let Some(state) = ready.hs() {
+        wish.take_messages().iter().for_each(|message| outbox.put(id, message));
+        if let Some(state) = wish.hs() {
             group.store_mut().set_hard(hard(state));
             group.is_hard_changed = true;
         }
-        let entries = ready.take_entries();
+        let entries = wish.take_entries();
         if !entries.is_empty() {
             group.store_mut().append(&entries);
             self.log.append(id, &entries);
         }
-        let (number, must_sync) = (ready.number(), ready.must_sync());
-        let ticket = Ticket { group: id, number, messages: ready.take_persisted_messages() };
-        group.raft.advance_append_async(ready);
+        let (number, must_sync) = (wish.number(), wish.must_sync());
+        let ticket = Ticket { group: id, number, messages: wish.take_persisted_messages() };
+        group.raft.advance_append_async(wish);
         self.file(ticket, must_sync, outbox);
     }
 
@@ -284,18 +282,15 @@ impl Node {
             self.log.set_due();
         } else if group.waiting == 0 {
             group.waiting += 1;
-            return self.redeem(ticket, outbox);
+            return self.redeem(&ticket, outbox);
         }
         group.waiting += 1;
-        let tickets = if must_sync || is_before {
-            &mut self.open_tickets
-        } else {
-            &mut self.flying_tickets
-        };
+        let tickets =
+            if must_sync || is_before { &mut self.open_tickets } else { &mut self.flying_tickets };
         tickets.push(ticket);
     }
 
-    fn redeem(&mut self, ticket: Ticket, outbox: &mut Outbox) {
+    fn redeem(&mut self, ticket: &Ticket, outbox: &mut Outbox) {
         let group = &mut self.groups.0[ticket.group as usize];
         group.waiting -= 1;
         group.raft.on_persist_ready(ticket.number);
@@ -305,7 +300,7 @@ impl Node {
     fn hand_over(&mut self) -> Result<()> {
         if let Some(segment) = self.log.worth_moving() {
             for (id, group) in (0..).zip(&self.groups.0) {
-                for run in group.store().entries_in(segment, MOVE_BYTES_MAX)? {
+                for run in group.store().entries_in(segment)? {
                     self.log.move_entries(id, &run);
                 }
             }

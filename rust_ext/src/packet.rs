@@ -26,9 +26,6 @@ impl Outbox {
     }
 
     /// Adds a message to its peer's packet.
-    ///
-    /// # Panics
-    /// When the message cannot be encoded, which would be a bug of the codec.
     pub fn put(&mut self, group: u32, message: &Message) {
         let from = self.from;
         let packet = self.packets.entry(message.to).or_insert_with(|| {

@@ -72,7 +72,7 @@ impl RaftGroups {
         let node = node_id;
         let settings = Settings { node, voters, election_ticks, heartbeat_ticks, is_deterministic };
         let simulated = disk.map(|disk| disk.inner.clone());
-        let node = py.detach(|| {
+        let node = py.detach(move || {
             let disk: Arc<dyn Disk> = match simulated {
                 Some(disk) => Arc::new(disk),
                 None => Arc::new(
@@ -109,12 +109,10 @@ impl RaftGroups {
         let Turn { sends, committed, reads, roles, persisting } = self.node.ready()?;
         let sends = sends.iter().map(|(peer, packet)| (*peer, PyBytes::new(py, packet)));
         let committed: PyResult<_> = committed.iter().map(|batch| batch_out(py, batch)).collect();
-        let reads = reads.iter().map(|(group, context, index)| {
-            (*group, PyBytes::new(py, context), *index)
-        });
-        let roles = roles.iter().map(|(group, (role, term, leader))| {
-            (*group, role.name(), *term, *leader)
-        });
+        let reads =
+            reads.iter().map(|(group, context, index)| (*group, PyBytes::new(py, context), *index));
+        let roles =
+            roles.iter().map(|(group, (role, term, leader))| (*group, role.name(), *term, *leader));
         Ok((sends.collect(), committed?, reads.collect(), roles.collect(), persisting))
     }
 

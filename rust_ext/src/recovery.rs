@@ -59,8 +59,7 @@ pub fn recover(
 ) -> Result<Recovered> {
     let (numbers, spares) = take_stock(disk.as_ref())?;
     let images = (0..groups).map(|_| None).collect();
-    let mut scan =
-        Scan { disk: disk.as_ref(), node, images, expected: None, recovered_bytes: 0 };
+    let mut scan = Scan { disk: disk.as_ref(), node, images, expected: None, recovered_bytes: 0 };
     let Some(first) = numbers.first() else {
         let secret = disk.secret().map_err(|error| Error::io("read a random number", error))?;
         let identity = Identity { node, groups, secret };
@@ -84,7 +83,7 @@ pub fn recover(
     }
     scan.refuse_survivors(&current, end, &current, end)?;
     let sequence = scan.expected.unwrap_or(current.header.least);
-    let repaired_bytes = scan.repair(&current, end, sequence)?;
+    let repaired_bytes = repair(&current, end, sequence)?;
     let spares = scan.set_aside(rest, spares)?;
     let start = Start {
         identity: current.header.identity,
@@ -101,10 +100,12 @@ fn take_stock(disk: &dyn Disk) -> Result<(Vec<u64>, Vec<String>)> {
     let names = disk.list().map_err(|error| Error::io(format!("list {}", disk.label()), error))?;
     let mut spares: Vec<String> = Vec::new();
     for name in &names {
-        if name.ends_with(".tmp") {
-            disk.remove(name).map_err(|error| Error::io(format!("remove {name}"), error))?;
-        } else if name.ends_with(".spare") {
-            spares.push(name.clone());
+        match name.rsplit_once('.') {
+            Some((_, "tmp")) => {
+                disk.remove(name).map_err(|error| Error::io(format!("remove {name}"), error))?;
+            }
+            Some((_, "spare")) => spares.push(name.clone()),
+            _ => {}
         }
     }
     let numbers: Vec<u64> = names.iter().filter_map(|name| segment::number(name)).collect();
@@ -186,7 +187,13 @@ impl Scan<'_> {
     }
 
     /// A good block behind the end of the log shows that what ends the log is damage.
-    fn refuse_survivors(&self, at: &Loaded, end: usize, inside: &Loaded, from: usize) -> Result<()> {
+    fn refuse_survivors(
+        &self,
+        at: &Loaded,
+        end: usize,
+        inside: &Loaded,
+        from: usize,
+    ) -> Result<()> {
         let least = self.expected.unwrap_or(at.header.least);
         let secret = at.header.identity.secret;
         let Some((offset, block)) = block::find_survivor(&inside.bytes, from, secret, least) else {
@@ -201,17 +208,6 @@ impl Scan<'_> {
             segment::advice()
         );
         Err(Error::Corrupt(text))
-    }
-
-    fn repair(&self, last: &Loaded, end: usize, sequence: u64) -> Result<u64> {
-        let torn = torn_bytes(last, end, sequence);
-        if torn > 0 {
-            let stop = (end + torn) as u64;
-            let cleaned = zero(last.file.as_ref(), end as u64, stop).and_then(|()| last.file.sync());
-            let name = segment::name(last.header.number);
-            cleaned.map_err(|error| Error::io(format!("repair the end of {name}"), error))?;
-        }
-        Ok(torn as u64)
     }
 
     /// Segments that were made ready and never used become spares, the last one first: a crash in
@@ -259,6 +255,17 @@ fn missing(group: u32, index: u64) -> Error {
     let advice = segment::advice();
     let text = format!("entry {index} of group {group} is in no segment: a file is gone; {advice}");
     Error::Corrupt(text)
+}
+
+fn repair(last: &Loaded, end: usize, sequence: u64) -> Result<u64> {
+    let torn = torn_bytes(last, end, sequence);
+    if torn > 0 {
+        let stop = (end + torn) as u64;
+        let cleaned = zero(last.file.as_ref(), end as u64, stop).and_then(|()| last.file.sync());
+        let name = segment::name(last.header.number);
+        cleaned.map_err(|error| Error::io(format!("repair the end of {name}"), error))?;
+    }
+    Ok(torn as u64)
 }
 
 /// How much of a block that never became durable lies at the end.

@@ -103,9 +103,6 @@ impl GroupStore {
     }
 
     /// Appends entries; the first one replaces what was at its index and behind.
-    ///
-    /// # Panics
-    /// When there is a gap, or compacted entries would be replaced: raft never does that.
     pub fn append(&mut self, entries: &[Entry]) {
         let Some(first) = entries.first() else { return };
         assert!(first.index > self.compacted.index && first.index <= self.last() + 1);
@@ -139,9 +136,6 @@ impl GroupStore {
     }
 
     /// Drops entries up to `index`; answers the new mark.
-    ///
-    /// # Panics
-    /// When the index is not a live entry; the caller checks.
     pub fn compact(&mut self, index: u64) -> Position {
         let at = self.slot_index(index).expect("only live entries are compacted");
         let term = self.slots[at].term;
@@ -165,21 +159,16 @@ impl GroupStore {
         }
     }
 
-    /// Live entries that lie in this segment, at most about `bytes` of them, as contiguous runs.
+    /// Live entries that lie in this segment, as contiguous runs.
     ///
     /// # Errors
     /// The disk's.
-    pub fn entries_in(&self, segment: u64, bytes: usize) -> Result<Vec<Vec<Entry>>> {
+    pub fn entries_in(&self, segment: u64) -> Result<Vec<Vec<Entry>>> {
         let mut runs: Vec<Vec<Entry>> = Vec::new();
-        let mut taken = 0;
         for (index, slot) in (self.compacted.index + 1..).zip(&self.slots) {
             if slot.place.is_none_or(|place| place.segment != segment) {
                 continue;
             }
-            if taken >= bytes {
-                break;
-            }
-            taken += slot.bytes;
             let entry = self.load(index, slot)?;
             match runs.last_mut() {
                 Some(run) if run[run.len() - 1].index + 1 == index => run.push(entry),

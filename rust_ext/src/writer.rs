@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -13,7 +13,7 @@ use crate::disk::{Disk, File};
 use crate::errors::{Error, Result};
 use crate::segment::{self, Header};
 
-const ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
 /// Something to do.
 pub enum Job {
@@ -64,6 +64,9 @@ struct State {
     done: Vec<Done>,
     busy: bool,
     stopping: bool,
+    /// The bell rings under the lock and hushes under it, so a caller never finds the descriptor
+    /// readable without something to take, and pays for hushing only after a ring.
+    rung: bool,
 }
 
 struct Shared {
@@ -84,7 +87,6 @@ pub struct Writer {
 /// An event counter that an event loop can watch.
 struct Bell {
     descriptor: OwnedFd,
-    rung: AtomicBool,
 }
 
 impl Writer {
@@ -127,7 +129,7 @@ impl Writer {
 
     /// Makes the descriptor readable.
     pub fn ring(&self) {
-        self.shared.bell.ring();
+        self.shared.ring(&mut self.shared.lock());
     }
 
     /// How often a file was synced.
@@ -145,8 +147,11 @@ impl Writer {
     /// What was finished since the last call.
     #[must_use]
     pub fn take_done(&self) -> Vec<Done> {
-        self.shared.bell.hush();
-        std::mem::take(&mut self.shared.lock().done)
+        let mut state = self.shared.lock();
+        if std::mem::replace(&mut state.rung, false) {
+            self.shared.bell.hush();
+        }
+        std::mem::take(&mut state.done)
     }
 
     /// Gives back what [`Self::wait_done`] took and somebody else is waiting for.
@@ -203,9 +208,16 @@ impl Shared {
     }
 
     fn finish(&self, done: Done) {
-        self.lock().done.push(done);
+        let mut state = self.lock();
+        state.done.push(done);
         self.progress.notify_all();
-        self.bell.ring();
+        self.ring(&mut state);
+    }
+
+    fn ring(&self, state: &mut State) {
+        if !std::mem::replace(&mut state.rung, true) {
+            self.bell.ring();
+        }
     }
 
     fn run(&self, job: Job) -> Result<Option<Done>> {
@@ -292,22 +304,16 @@ impl Bell {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the descriptor is new and owned by nobody else.
-        let descriptor = unsafe { OwnedFd::from_raw_fd(raw) };
-        Ok(Self { descriptor, rung: AtomicBool::new(false) })
+        Ok(Self { descriptor: unsafe { OwnedFd::from_raw_fd(raw) } })
     }
 
     fn ring(&self) {
         let one = 1_u64.to_ne_bytes();
         // SAFETY: the buffer is valid for eight bytes. A full counter is readable already.
         unsafe { libc::write(self.descriptor.as_raw_fd(), one.as_ptr().cast(), one.len()) };
-        self.rung.store(true, Ordering::Release);
     }
 
-    /// Costs a system call only after a ring. One that rings just now is heard at the next call.
     fn hush(&self) {
-        if !self.rung.swap(false, Ordering::Acquire) {
-            return;
-        }
         let mut count = [0_u8; 8];
         // SAFETY: the buffer is valid for eight bytes. An empty counter answers at once.
         unsafe { libc::read(self.descriptor.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };

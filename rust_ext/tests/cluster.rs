@@ -35,7 +35,9 @@ impl Cluster {
             applied: VOTERS.map(|id| (id, Vec::new())).into(),
             reads: Vec::new(),
         };
-        VOTERS.into_iter().for_each(|id| cluster.start(id));
+        for id in VOTERS {
+            cluster.start(id);
+        }
         cluster
     }
 
@@ -80,9 +82,10 @@ impl Cluster {
     }
 
     fn leader(&self) -> u64 {
-        let leading = self.nodes.iter().filter(|(id, node)| {
-            !self.cut.contains(id) && node.groups()[0].is_leader()
-        });
+        let leading = self
+            .nodes
+            .iter()
+            .filter(|(id, node)| !self.cut.contains(id) && node.groups()[0].is_leader());
         leading.map(|(id, _)| *id).next().expect("a leader")
     }
 

@@ -113,7 +113,9 @@ fn another_format_version_node_or_group_count_is_refused() {
     let sum = crc32fast::hash(&header[..52]).to_le_bytes();
     header[52..56].copy_from_slice(&sum);
     newer.overwrite(&segment::name(1), 0, &header);
-    assert!(matches!(open(&newer, &[0, 0], 1 << 16), Err(Error::Format(text)) if text.contains("version 2")));
+    assert!(
+        matches!(open(&newer, &[0, 0], 1 << 16), Err(Error::Format(text)) if text.contains("version 2"))
+    );
     assert!(matches!(open(&disk, &[0, 0, 0], 1 << 16), Err(Error::Format(_))));
     let other = std::sync::Arc::new(disk.fork());
     let settings = support::settings(2, &[2]);

@@ -100,7 +100,7 @@ impl World {
 
     fn compact(&mut self) {
         // Group 0 is slow, so its old entries must be moved for segments to go.
-        let group = self.dice.below(GROUPS as u64 * 3) as usize % GROUPS;
+        let group = usize::try_from(self.dice.below(GROUPS as u64)).unwrap();
         if group == 0 && self.dice.below(4) != 0 {
             return;
         }
@@ -276,7 +276,7 @@ fn entries_evicted_from_memory_are_read_from_their_segment() {
         let last = settle(&mut node).last().unwrap().1;
         node.applied(0, last).unwrap();
     }
-    let runs = node.groups()[0].store().entries_in(2, usize::MAX).unwrap();
+    let runs = node.groups()[0].store().entries_in(2).unwrap();
     let entries: Vec<_> = runs.into_iter().flatten().collect();
     assert!(!entries.is_empty());
     for entry in entries {

@@ -5,10 +5,11 @@ import sys
 from bench import profile_node
 from bench.profile_node import label_function, label_line
 from bench.sampled_node import stack_of
+from bench.server_process import ROOT
 
 LOOP = ("/x/site-packages/uvloop/__init__.py", "run", 1)
-SEND = (f"{profile_node.ROOT}/fastnode/queue/send.py", "send", 10)
-OTHER_LINE = (f"{profile_node.ROOT}/fastnode/queue/send.py", "send", 11)
+SEND = (f"{ROOT}/fastnode/queue/send.py", "send", 10)
+OTHER_LINE = (f"{ROOT}/fastnode/queue/send.py", "send", 11)
 ENCODE = ("/usr/lib/python3.11/json/__init__.py", "dumps", 5)
 STACKS = [((ENCODE, SEND, LOOP), 30), ((SEND, LOOP), 20), ((OTHER_LINE, LOOP), 7), ((LOOP,), 3)]
 

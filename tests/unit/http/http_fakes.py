@@ -101,3 +101,8 @@ class Node:
 def get(path: bytes = b"/", *headers: bytes) -> bytes:
     lines = [b"GET " + path + b" HTTP/1.1", b"Host: localhost", *headers]
     return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+def bodies(written: bytes) -> list[bytes]:
+    """The one-line bodies of a stream of answers."""
+    return [part.partition(b"\r\n\r\n")[2] for part in written.split(b"HTTP/1.1 ")[1:]]

@@ -189,6 +189,10 @@ REFUSED = {
     "tunnel": (b"CONNECT h:1 HTTP/1.1\r\nHost: h\r\n\r\n", 501),
     "unknown expectation": (HEAD + b"Expect: coffee\r\nContent-Length: 1\r\n\r\na", 417),
     "chunk size with a sign": (HEAD + b"Transfer-Encoding: chunked\r\n\r\n+1\r\na\r\n", 400),
+    "chunk longer than its size": (
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n",
+        400,
+    ),
     "chunk size 0x": (HEAD + b"Transfer-Encoding: chunked\r\n\r\n0x1\r\na\r\n", 400),
     "chunk size empty": (HEAD + b"Transfer-Encoding: chunked\r\n\r\n\r\n", 400),
     "chunk size endless": (HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"0" * 300, 400),

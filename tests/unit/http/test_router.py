@@ -6,7 +6,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 import pytest
-from http_fakes import FakeTransport, Node
 from msgspec import Struct
 
 from fastnode.errors import DiskFull, Overloaded, Unavailable
@@ -17,6 +16,7 @@ from fastnode.http.identity import IdentitySettings
 from fastnode.http.router import Router
 from fastnode.queue.caller import Call
 from fastnode.queue.errors import queue_does_not_exist
+from tests.unit.http.http_fakes import FakeTransport, Node
 
 
 class SayRequest(Struct, rename="pascal"):

@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
-from http_fakes import Node, get
 
 from fastnode.http import server as server_module
+from tests.unit.http.http_fakes import Node, get
 
 
 def test_one_connection_too_many_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,6 +68,25 @@ def test_drain_lets_a_half_sent_request_finish() -> None:
         connection.data_received(get()[5:])
         node.answer(0)
         assert b"Connection: close\r\n" in transport.written
+        connection.connection_lost(None)
+        await draining
+
+    asyncio.run(scenario())
+
+
+def test_drain_answers_a_request_that_is_half_sent_behind_another() -> None:
+    node = Node()
+    connection, transport = node.connect()
+    connection.data_received(get() + get()[:5])
+
+    async def scenario() -> None:
+        draining = asyncio.ensure_future(node.server.drain())
+        await asyncio.sleep(0)
+        node.answer(0)
+        assert not transport.has_eof
+        connection.data_received(get()[5:])
+        node.answer(1)
+        assert transport.has_eof
         connection.connection_lost(None)
         await draining
 

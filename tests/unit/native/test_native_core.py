@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -233,3 +234,26 @@ def test_sender_that_is_not_utf8_is_refused(impl: Impl) -> None:
     record = bytearray(impl.core.encode_message(0, REQUEST, 1, REQUEST, "me", b"", b"body"))
     record[52] = 0xFF
     assert refuses(impl.core.decode_message, bytes(record))
+
+
+@pytest.mark.skipif(not native.COMPILED, reason="only C reads memory without looking at the type")
+@pytest.mark.parametrize("wrong", [None, "text", 7, bytearray(16)])
+def test_compiled_functions_refuse_wrong_types_without_a_crash(wrong: Any) -> None:
+    calls: list[tuple[Callable[..., object], tuple[Any, ...]]] = [
+        (native.receipt_is_genuine, (SECRET, native.Receipt(-1, 1, wrong, 1, 1))),
+        (native.receipt_is_genuine, (SECRET, wrong)),
+        (native.decode_receipt, (wrong,)),
+        (native.decode_message, (wrong,)),
+        (native.encode_message, (0, REQUEST, 1, wrong, "", b"", b"")),
+        (native.message_id, (1, 0, wrong)),
+        (native.message_key, (wrong, 1, 0)),
+    ]
+    for function, arguments in calls:
+        with pytest.raises((TypeError, ValueError)):
+            function(*arguments)
+
+
+def test_named_results_hash_like_the_values_they_equal(impl: Impl) -> None:
+    """They are made without their constructor, which must not leave a stale cached hash behind."""
+    decoded = impl.core.decode_state(impl.core.encode_state(1, 2, 3, 4))
+    assert hash(decoded) == hash((1, 2, 3, 4))

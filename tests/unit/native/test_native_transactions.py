@@ -176,7 +176,7 @@ def test_wrong_types_are_refused_without_a_crash(impl: Impl, reads: Any, writes:
 
 
 def test_decoded_values_are_freed(impl: Impl) -> None:
-    """Named tuples are filled by hand in C, where a reference too many leaks every message."""
+    """References are counted by hand in places, and one too many would leak every message."""
     transaction = native.Transaction(*HEAD, [b"read"], [(native.PUT, b"key", b"value")])
     entry = encode(impl, [transaction] * 10)
     broken = entry[:-1]

@@ -17,7 +17,8 @@ class Member:
     def __init__(self) -> None:
         self.engine = MemoryEngine()
         self.woken: list[int] = []
-        self.group = Group(0, self.engine, GroupClock(FakeClock()), self.woken.append)
+        self.group = Group(0, self.engine, GroupClock(FakeClock()))
+        self.group.on_gathered = self.woken.append
         self.ids = CountingIds()
         self.index = 1
         self.group.change_role(LEADER, 1)
@@ -171,7 +172,7 @@ def test_time_goes_on_from_the_applied_state_after_a_restart(member: Member) -> 
     member.commit()
     past = FakeClock()
     past.ns -= 3_600_000_000_000
-    again = Group(0, member.engine, GroupClock(past), lambda _group: None)
+    again = Group(0, member.engine, GroupClock(past))
     again.change_role(LEADER, 2)
     again.commit(member.index + 1, 2, [])
     again.apply()

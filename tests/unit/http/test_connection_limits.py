@@ -1,0 +1,157 @@
+"""One connection on a fake clock: time limits, and a peer that does not read its answers."""
+
+from fastnode.config import (
+    HTTP_BODY_SECONDS,
+    HTTP_HEADER_SECONDS,
+    HTTP_IDLE_SECONDS,
+    HTTP_PIPELINE_MAX,
+    HTTP_WRITE_BUFFER_BYTES_MAX,
+)
+from fastnode.http.connection import LINGER_SECONDS
+from tests.unit.http.http_fakes import Node, bodies, get
+
+# --- time limits --------------------------------------------------------------------------------
+
+
+def test_an_idle_connection_is_closed() -> None:
+    node = Node()
+    connection, transport = node.connect()
+    connection.data_received(get())
+    node.answer(0)
+    node.pass_seconds(HTTP_IDLE_SECONDS - 2)
+    assert not transport.is_closing()
+    node.pass_seconds(3)
+    assert transport.is_closed
+    assert b"408" not in transport.written
+
+
+def test_a_half_sent_head_is_refused_in_time() -> None:
+    node = Node()
+    connection, transport = node.connect()
+    connection.data_received(b"GET / HT")
+    node.pass_seconds(HTTP_HEADER_SECONDS - 2)
+    connection.data_received(b"TP/1.1\r\n")  # a byte now and then gains no time
+    assert transport.written == b""
+    node.pass_seconds(3)
+    assert transport.written.startswith(b"HTTP/1.1 408 ")
+    assert transport.has_eof
+
+
+def test_a_half_sent_body_is_refused_in_time() -> None:
+    node = Node()
+    connection, transport = node.connect()
+    connection.data_received(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n")
+    for _ in range(int(HTTP_BODY_SECONDS) - 2):
+        connection.data_received(b"x")
+        node.pass_seconds(1)
+    assert transport.written == b""
+    node.pass_seconds(3)
+    assert transport.written.startswith(b"HTTP/1.1 408 ")
+
+
+def test_each_request_has_its_own_time() -> None:
+    node = Node()
+    node.server.respond = lambda _, exchange: exchange.reply(200, b"", b"")
+    connection, transport = node.connect()
+    half = len(get()) // 2
+    connection.data_received(get()[:half])
+    for _ in range(5):
+        node.pass_seconds(HTTP_HEADER_SECONDS - 2)
+        connection.data_received(get()[half:] + get()[:half])
+    assert b"408" not in transport.written
+    node.pass_seconds(HTTP_HEADER_SECONDS + 1)
+    assert b"HTTP/1.1 408 " in transport.written
+
+
+def test_waiting_for_the_node_has_no_limit_here() -> None:
+    node = Node()
+    connection, transport = node.connect()
+    connection.data_received(get())
+    node.pass_seconds(10 * HTTP_IDLE_SECONDS)
+    node.answer(0, b"late")
+    assert bodies(transport.written) == [b"late"]
+
+
+def test_a_late_refusal_waits_for_the_earlier_answer() -> None:
+    node = Node()
+    connection, transport = node.connect()
+    connection.data_received(get() + b"GET")
+    node.pass_seconds(HTTP_HEADER_SECONDS + 5)
+    assert transport.written == b""
+    connection.data_received(b" / HTTP/1.1\r\nHost: h\r\n\r\n")
+    node.answer(0)
+    assert [part[:3] for part in transport.written.split(b"HTTP/1.1 ")[1:]] == [b"200", b"408"]
+    assert len(node.open) == 1
+
+
+def test_a_head_behind_a_full_pipeline_still_has_a_limit_afterwards() -> None:
+    node = Node()
+    connection, transport = node.connect()
+    connection.data_received(get() * HTTP_PIPELINE_MAX + b"GET")
+    node.pass_seconds(5 * HTTP_HEADER_SECONDS)
+    assert transport.written == b""
+    for index in range(HTTP_PIPELINE_MAX):
+        node.answer(index)
+    node.pass_seconds(HTTP_HEADER_SECONDS + 1)
+    assert b"HTTP/1.1 408 " in transport.written
+
+
+# --- a client that does not read ----------------------------------------------------------------
+
+
+def test_no_request_is_taken_while_the_peer_does_not_read() -> None:
+    node = Node()
+    connection, transport = node.connect(high_water=1_000)
+    connection.data_received(get())
+    node.answer(0, bytes(2_000))
+    assert not transport.is_reading
+    connection.data_received(get())
+    assert len(node.open) == 1
+    transport.peer_reads()
+    assert transport.is_reading
+    assert len(node.open) == 2
+
+
+def test_a_peer_that_never_reads_is_cut_off() -> None:
+    node = Node()
+    connection, transport = node.connect(high_water=1_000)
+    connection.data_received(get())
+    node.answer(0, bytes(2_000))
+    node.pass_seconds(HTTP_BODY_SECONDS - 2)
+    assert not transport.is_aborted
+    node.pass_seconds(3)
+    assert transport.is_aborted
+
+
+def test_unread_answers_have_a_bound() -> None:
+    node = Node()
+    connection, transport = node.connect(high_water=1_000)
+    connection.data_received(get() * 3)
+    node.answer(0, bytes(HTTP_WRITE_BUFFER_BYTES_MAX + 1))
+    assert not transport.is_aborted
+    node.answer(1, b"one more")
+    assert transport.is_aborted
+    node.answer(2, b"dropped")
+
+
+def test_a_head_that_came_before_the_pause_has_its_limit_after_it() -> None:
+    node = Node()
+    connection, transport = node.connect(high_water=1_000)
+    connection.data_received(get() + b"GET")
+    node.answer(0, bytes(2_000))
+    node.pass_seconds(HTTP_HEADER_SECONDS + 5)
+    assert b"408" not in transport.written
+    transport.peer_reads()
+    node.pass_seconds(HTTP_HEADER_SECONDS + 1)
+    assert b"HTTP/1.1 408 " in transport.written
+
+
+def test_a_large_last_answer_gets_the_time_it_needs() -> None:
+    node = Node()
+    connection, transport = node.connect(high_water=1_000)
+    connection.data_received(get(b"/", b"Connection: close"))
+    node.answer(0, bytes(100_000))
+    node.pass_seconds(LINGER_SECONDS + 5)
+    assert not transport.is_aborted
+    node.pass_seconds(HTTP_BODY_SECONDS)
+    assert transport.is_aborted

@@ -1,0 +1,215 @@
+"""What only RocksDB can show: damage, stalls, failed flushes, and a process that is killed."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fastnode.errors import DiskFull
+from fastnode.store.engine import (
+    Batch,
+    EngineCorrupt,
+    EngineError,
+    EngineShared,
+    RocksEngine,
+    WriteStalled,
+    typed_error,
+)
+
+ROOT = Path(__file__).parents[3]
+
+
+def small_rocks(path: Path, memtable_bytes: int = 1 << 20) -> RocksEngine:
+    shared = EngineShared(cache_bytes=1 << 20, write_buffer_bytes=8 << 20)
+    return RocksEngine(path, shared, memtable_bytes=memtable_bytes)
+
+
+def put_all(engine: RocksEngine, rows: list[tuple[bytes, bytes]]) -> None:
+    batch = engine.batch()
+    for key, value in rows:
+        batch.put(key, value)
+    engine.write(batch)
+
+
+def test_close_flushes_and_a_closed_engine_can_be_opened_again(tmp_path: Path) -> None:
+    engine = small_rocks(tmp_path / "g")
+    put_all(engine, [(b"a", b"1")])
+    engine.scan(b"a", b"b", 1)
+    engine.close()
+    engine = small_rocks(tmp_path / "g")
+    assert engine.get(b"a") == b"1"
+    engine.close()
+
+
+def test_directory_in_use_is_refused_with_its_path(tmp_path: Path) -> None:
+    engine = small_rocks(tmp_path / "g")
+    with pytest.raises(EngineError, match="lock") as caught:
+        small_rocks(tmp_path / "g")
+    assert caught.value.path == tmp_path / "g"
+    engine.close()
+
+
+def test_stalled_write_leaves_nothing_and_the_same_batch_lands_later(tmp_path: Path) -> None:
+    engine = small_rocks(tmp_path / "g", memtable_bytes=64 << 10)
+    refused = None
+    for number in range(10_000):
+        batch = engine.batch()
+        batch.put(b"%06d" % number, os.urandom(15_000))
+        try:
+            engine.write(batch)
+        except WriteStalled:
+            refused = number
+            break
+    assert refused is not None, "this test needs a write that outruns the flush thread"
+    assert engine.get(b"%06d" % refused) is None
+    engine.flush()
+    write_when_possible(engine, batch, deadline_attempts=1_000)
+    assert engine.get(b"%06d" % refused) is not None
+    engine.close()
+
+
+def write_when_possible(engine: RocksEngine, batch: Batch, deadline_attempts: int) -> None:
+    for _ in range(deadline_attempts):
+        try:
+            engine.write(batch)
+            return
+        except WriteStalled:
+            engine.flush()
+    raise AssertionError("still stalled")
+
+
+def damaged_engine(tmp_path: Path) -> RocksEngine:
+    """An engine with one table whose data blocks fail their checksums and whose index is whole."""
+    engine = small_rocks(tmp_path / "g")
+    put_all(engine, [(b"%06d" % number, os.urandom(100)) for number in range(2_000)])
+    engine.flush()
+    engine.close()
+    (table,) = (tmp_path / "g").glob("*.sst")
+    contents = bytearray(table.read_bytes())
+    for offset in range(1_000, len(contents) * 3 // 4, 3_000):
+        contents[offset] ^= 0xFF
+    table.write_bytes(contents)
+    return small_rocks(tmp_path / "g")
+
+
+def test_damaged_table_is_reported_by_every_read_and_never_read_as_absence(tmp_path: Path) -> None:
+    engine = damaged_engine(tmp_path)
+    reads: list[Callable[[], object]] = [
+        lambda: engine.get(b"000500"),
+        lambda: engine.get_many([b"000500", b"000501"]),
+        lambda: engine.scan(b"000500", b"000510", 100),
+        lambda: engine.scan_reverse(b"000500", b"000510", 100),
+        lambda: engine.scan_keys(b"000500", b"000510", 100),
+    ]
+    for read in reads:
+        with pytest.raises(EngineCorrupt, match=r"checksum.*\.sst") as caught:
+            read()
+        assert caught.value.path == tmp_path / "g"
+    engine.close()
+
+
+def test_damaged_manifest_is_refused_at_open(tmp_path: Path) -> None:
+    engine = small_rocks(tmp_path / "g")
+    put_all(engine, [(b"a", b"1")])
+    engine.close()
+    for manifest in (tmp_path / "g").glob("MANIFEST-*"):
+        contents = bytearray(manifest.read_bytes())
+        contents[20] ^= 0xFF
+        manifest.write_bytes(contents)
+    with pytest.raises(EngineCorrupt):
+        small_rocks(tmp_path / "g")
+
+
+def test_missing_table_is_refused_at_open(tmp_path: Path) -> None:
+    engine = small_rocks(tmp_path / "g")
+    put_all(engine, [(b"a", b"1")])
+    engine.close()
+    (table,) = (tmp_path / "g").glob("*.sst")
+    table.unlink()
+    with pytest.raises(EngineError):
+        small_rocks(tmp_path / "g")
+
+
+def test_failed_flush_is_reported_and_later_writes_are_refused(tmp_path: Path) -> None:
+    engine = small_rocks(tmp_path / "g")
+    put_all(engine, [(b"a", b"1")])
+    shutil.rmtree(tmp_path / "g", ignore_errors=True)
+    with pytest.raises(EngineError, match="No such file"):
+        engine.flush()
+    with pytest.raises(EngineError):
+        put_all(engine, [(b"b", b"1")])
+    assert engine.get(b"a") == b"1"
+    assert engine.metrics()["background_errors"] == 1
+    with pytest.raises(EngineError):
+        engine.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "family"),
+    [
+        ("Result incomplete: Write stall", WriteStalled),
+        ("IO error: No space left on device: While appending to file: x", DiskFull),
+        ("Corruption: block checksum mismatch", EngineCorrupt),
+        ("IO error: While open a file", EngineError),
+    ],
+)
+def test_library_texts_become_typed_errors(text: str, family: type[Exception]) -> None:
+    assert type(typed_error(Path("g"), Exception(text))) is family
+
+
+def test_misuse_keeps_its_own_type(tmp_path: Path) -> None:
+    misuse = KeyError("raw mode only support bytes")
+    assert typed_error(tmp_path, misuse) is misuse
+
+
+CHILD = """
+import os, sys
+from pathlib import Path
+from fastnode.store.engine import EngineShared, RocksEngine, WriteStalled
+
+engine = RocksEngine(Path(sys.argv[1]), EngineShared(), memtable_bytes=256 << 10)
+for number in range(3_000):
+    batch = engine.batch()
+    batch.put(b"row %06d" % number, os.urandom(300))
+    batch.put(b"applied", b"%d" % number)
+    if number:
+        batch.delete(b"live %06d" % (number - 1))
+    batch.put(b"live %06d" % number, b"")
+    while True:
+        try:
+            engine.write(batch)
+            break
+        except WriteStalled:
+            engine.flush()
+    if number == 1_000:
+        engine.flush()
+        os.write(1, b"flushed\\n")
+os.write(1, b"written\\n")
+sys.stdin.read()
+"""
+
+
+def test_killed_process_leaves_exactly_a_prefix_of_its_writes(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(tmp_path / "g")],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"flushed\n"
+        assert child.stdout.readline() == b"written\n"
+        child.send_signal(signal.SIGKILL)
+        child.wait(timeout=10)
+    engine = small_rocks(tmp_path / "g")
+    applied = int(engine.get(b"applied") or b"-1")
+    assert 1_000 <= applied < 3_000
+    rows = engine.scan_keys(b"row ", b"row!", 10_000)
+    assert rows == [b"row %06d" % number for number in range(applied + 1)]
+    assert engine.scan_keys(b"live ", b"live!", 10_000) == [b"live %06d" % applied]
+    engine.close()
