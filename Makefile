@@ -8,8 +8,8 @@ SOURCES := $(shell find fastnode rust_ext/src -name '*.pyx' -o -name '*.pxd' -o 
 PINS = $(shell $(PYTHON) -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb")); print(*$(1))')
 BUILD_TOOLS = $(call PINS,project["build-system"]["requires"])
 DEV_TOOLS = $(call PINS,project["project"]["optional-dependencies"]["dev"])
+COMPILED := _keys _core _plan _http _raftlog
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-CARGO_TEST_FLAGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help run build dev lint test test-unit test-integration test-crash bench annotate format clean tools
@@ -28,13 +28,14 @@ lint: $(VENV)/.dev ## ruff, mypy, stubtest, clippy, rustfmt
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m mypy.stubtest fastnode._keys fastnode._core fastnode._raftlog --allowlist tests/stubtest-allowlist.txt
+	$(BIN)/python -m mypy.stubtest $(addprefix fastnode.,$(COMPILED))
 	cd rust_ext && cargo fmt --check && cargo clippy --quiet --locked --all-targets -- -D warnings
 	cd bench/loadgen && cargo fmt --check && cargo clippy --quiet --locked --all-targets -- -D warnings
 
 .PHONY: test-rust bench-smoke debug-check
 test-rust: | tools ## cargo test of the Raft log extension
-	cd rust_ext && cargo test --quiet --locked $(CARGO_TEST_FLAGS)
+	cd rust_ext && cargo test --quiet --locked
+	cd bench/loadgen && cargo test --quiet --locked
 
 test-unit: $(VENV)/.dev ## pure code: no sockets, no sleeps
 	$(BIN)/pytest -q tests/unit
@@ -55,7 +56,8 @@ bench: $(VENV)/.dev ## compiled against twin, node against bare echo: ratios mea
 debug-check: $(VENV)/.dev ## the compiled modules with every bounds check on, against their tests
 	FASTNODE_BUILD=debug $(BIN)/python setup.py -q build --build-base build/debug-base --build-lib build/debug
 	cp fastnode/_raftlog*.so build/debug/fastnode/
-	PYTHONPATH=build/debug $(BIN)/pytest -q tests/unit/native
+	$(BIN)/pytest -q -o pythonpath='build/debug .' tests/unit/native
+	rm build/cython-profile
 
 annotate: $(VENV)/.dev ## Cython's annotated sources in build/annotate: look for yellow in the hot path
 	$(BIN)/cython --annotate-fullc -3 -o build/annotate/ fastnode/_keys.pyx fastnode/_core.pyx

@@ -96,7 +96,8 @@ class RaftGroups:
 
         sends: (peer, packet). committed: (group, last index, last term, entries without the empty
         ones). reads: (group, context, index). roles: (group, role, term, leader), changes only.
-        persisting: a block is queued or being written.
+        persisting: a block is queued or being written, or committed entries were left for the next
+        call because a call hands out a bounded amount; `fileno()` becomes readable in either case.
         """
 
     def applied(self, positions: list[tuple[int, int]]) -> None: ...

@@ -39,6 +39,7 @@ from fastnode._keys_ref import (
     UNPARTITIONED,
     ParsedKey,
 )
+from fastnode._plan_ref import PlannedSend
 
 COMPILED: Final = os.environ.get("FASTNODE_PURE") != "1"
 
@@ -81,6 +82,7 @@ if COMPILED:
             timer_key,
             tombstone_key,
         )
+        from fastnode._plan import plan_sends
     except ImportError as error:
         raise ImportError(
             f"the compiled modules cannot be loaded ({error}); run `make build`,"
@@ -124,6 +126,7 @@ else:
         timer_key,
         tombstone_key,
     )
+    from fastnode._plan_ref import plan_sends
 
 __all__ = [
     "ADD",
@@ -152,6 +155,7 @@ __all__ = [
     "MessageRecord",
     "MessageState",
     "ParsedKey",
+    "PlannedSend",
     "Receipt",
     "Transaction",
     "counter_key",
@@ -174,6 +178,7 @@ __all__ = [
     "message_key",
     "parse_key",
     "partition_for",
+    "plan_sends",
     "prefix_end",
     "queue_key",
     "queue_segment",

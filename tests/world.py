@@ -101,7 +101,7 @@ class World:
 
     def begin(self, action: str, request: Any, account: str = ACCOUNT) -> Pending:
         """Start a call; it goes on when `commit` or `advance` brings what it waits for."""
-        call = Call(Caller(account, REGION, ENDPOINT, "AIDA", None, "request", None))
+        call = Call(Caller(account, REGION, ENDPOINT, "AIDA"), "request")
         pending = Pending(call)
         start(OPERATIONS[action].handler(self.service, call, request), pending.finish)
         return pending
@@ -116,7 +116,7 @@ class World:
         return pending.result
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Pending:
-        pending = Pending(Call(Caller(ACCOUNT, REGION, ENDPOINT, "AIDA", None, "request", None)))
+        pending = Pending(Call(Caller(ACCOUNT, REGION, ENDPOINT, "AIDA"), "request"))
         start(coroutine, pending.finish)
         return pending
 

@@ -6,7 +6,7 @@ another origin, or a name that was made to resolve to this machine, is refused.
 """
 
 import re
-from typing import Final, TypeVar
+from typing import Final
 from urllib.parse import parse_qs
 
 from msgspec import Struct
@@ -15,11 +15,9 @@ from fastnode.http.http1 import Request
 from fastnode.queue.caller import Caller
 from fastnode.queue.errors import access_denied
 
-T = TypeVar("T")
-
 ACCOUNT_DEFAULT: Final = "000000000000"
 _CACHE_MAX: Final = 1_024
-_CACHED_BYTES_MAX: Final = 256
+_CACHED_BYTES_MAX: Final = 512
 _ACCOUNT: Final = re.compile(r"[0-9]{12}")
 _SCOPE: Final = rb"([A-Za-z0-9+=.@_-]{1,128})/[0-9]{8}/([a-z0-9-]{1,32})/[a-z0-9-]+/aws4_request"
 _AUTHORIZATION: Final = re.compile(rb"AWS4-HMAC-SHA256 +Credential=" + _SCOPE)
@@ -48,46 +46,40 @@ class Credential(Struct, frozen=True, gc=False):
 
 
 class Identity:
-    """Recognises callers. Remembers the parse of recent credentials and hosts, of which a client
-    has one each.
-    """
+    """Recognises callers. Remembers recent ones: a client has one host and one credential."""
 
     def __init__(self, settings: IdentitySettings) -> None:
         self._settings = settings
         self._anonymous = Credential(ACCOUNT_DEFAULT, settings.region, ACCOUNT_DEFAULT)
-        self._credentials: dict[bytes, Credential] = {}
-        self._endpoints: dict[bytes, str] = {}
+        self._callers: dict[tuple[bytes, bytes], Caller] = {}
 
-    def caller(self, request: Request, request_id: str) -> Caller:
+    def caller(self, request: Request) -> Caller:
         """Raises `SqsError` for a request that may have come through a browser."""
         headers = request.headers
         host = headers.get(b"host", b"")
         if b"origin" in headers:
             _check_origin(headers[b"origin"], host)
-        endpoint = self._endpoints.get(host) or self._endpoint(host)
-        credential = self._credential(request)
-        trace_header = headers.get(b"x-amzn-trace-id")
-        return Caller(
-            credential.account,
-            credential.region,
-            endpoint,
-            credential.sender_id,
-            trace_header.decode("latin-1") if trace_header else None,
-            request_id,
-            headers.get(b"amz-sdk-invocation-id"),
-        )
-
-    def _credential(self, request: Request) -> Credential:
-        authorization = request.headers.get(b"authorization")
+        authorization = headers.get(b"authorization")
         if authorization is None:
-            return self._presigned(request)
+            return self._made(self._presigned(request), host)
         # The rest of the header differs with every request.
-        prefix = authorization.partition(b",")[0]
-        credential = self._credentials.get(prefix)
-        if credential is None:
-            credential = self._parsed(_AUTHORIZATION.fullmatch(prefix))
-            _remember(self._credentials, prefix, credential)
-        return credential
+        key = host, authorization.partition(b",")[0]
+        return self._callers.get(key) or self._signed(key)
+
+    def _signed(self, key: tuple[bytes, bytes]) -> Caller:
+        host, prefix = key
+        caller = self._made(self._parsed(_AUTHORIZATION.fullmatch(prefix)), host)
+        if len(host) + len(prefix) <= _CACHED_BYTES_MAX:
+            # Starting over is the cheapest bound; only a client that makes up keys ever reaches it.
+            if len(self._callers) >= _CACHE_MAX:
+                self._callers.clear()
+            self._callers[key] = caller
+        return caller
+
+    def _made(self, credential: Credential, host: bytes) -> Caller:
+        return Caller(
+            credential.account, credential.region, self._endpoint(host), credential.sender_id
+        )
 
     def _presigned(self, request: Request) -> Credential:
         if b"X-Amz-Credential=" not in request.target:
@@ -109,9 +101,7 @@ class Identity:
         match = _HOST.fullmatch(text)
         if match is None or not self._is_expected(match[1].lower()):
             raise access_denied("The Host header names neither loopback nor a configured host.")
-        endpoint = "http://" + text
-        _remember(self._endpoints, host, endpoint)
-        return endpoint
+        return "http://" + text
 
     def _is_expected(self, name: str) -> bool:
         hosts = self._settings.hosts
@@ -121,12 +111,3 @@ class Identity:
 def _check_origin(origin: bytes, host: bytes) -> None:
     if not host or origin.lower() not in (b"http://" + host.lower(), b"https://" + host.lower()):
         raise access_denied("Requests from web pages of another origin are refused.")
-
-
-def _remember(cache: dict[bytes, T], key: bytes, value: T) -> None:
-    """Starting over is the cheapest bound, and only a client that makes up keys ever reaches it."""
-    if len(key) > _CACHED_BYTES_MAX:
-        return
-    if len(cache) >= _CACHE_MAX:
-        cache.clear()
-    cache[key] = value

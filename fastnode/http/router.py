@@ -16,7 +16,7 @@ from fastnode.http.http1 import Request
 from fastnode.http.identity import Identity, IdentitySettings
 from fastnode.http.json_codec import JsonCodec, is_json
 from fastnode.http.xml_error import encode_xml_error, refuse_query
-from fastnode.queue.caller import Call
+from fastnode.queue.caller import Call, Caller
 from fastnode.queue.errors import SqsError, internal_failure, service_unavailable
 
 _UNAVAILABLE: Final = "The service is unavailable at the moment. Please try again."
@@ -54,55 +54,64 @@ class Router:
         request_id = self._request_ids()
         try:
             # Who calls is settled before anything is read from the request.
-            call = Call(self._identity.caller(request, request_id))
+            caller = self._identity.caller(request)
             operation = codec.operation_of(request)
             decoded = codec.decode(operation, request)
         except SqsError as error:
             exchange.reply(*codec.encode_error(error, request_id))
             return
-        run = _Run(self._log, exchange, codec, operation, call)
-        start(operation.handler(self._service, call, decoded), run.finish)
+        call = _HttpCall(caller, request_id, request, exchange, codec, operation, self._log)
+        start(operation.handler(self._service, call, decoded), call.finish)
         if exchange.answer is None:
-            run.watch()
+            call.watch()
 
     def _refuse(self, request: Request, exchange: Exchange) -> None:
         request_id = self._request_ids()
         try:
-            self._identity.caller(request, request_id)
+            self._identity.caller(request)
         except SqsError as error:
             exchange.reply(*encode_xml_error(error, request_id))
         else:
             exchange.reply(*refuse_query(request, request_id))
 
 
-class _Run:
+class _HttpCall(Call):
     """One handler at work, and where its result goes."""
 
-    __slots__ = ("_call", "_codec", "_exchange", "_log", "_operation")
+    __slots__ = ("_codec", "_exchange", "_log", "_operation")
 
     def __init__(
         self,
-        log: logging.Logger,
+        caller: Caller,
+        request_id: str,
+        request: Request,
         exchange: Exchange,
         codec: Codec,
         operation: Operation,
-        call: Call,
+        log: logging.Logger,
     ) -> None:
-        self._log = log
+        headers = request.headers
+        trace_header = headers.get(b"x-amzn-trace-id")
+        super().__init__(
+            caller,
+            request_id,
+            trace_header.decode("latin-1") if trace_header else None,
+            headers.get(b"amz-sdk-invocation-id"),
+        )
         self._exchange = exchange
         self._codec = codec
         self._operation = operation
-        self._call = call
+        self._log = log
 
     def watch(self) -> None:
-        """Tell the call when its client goes away, or at once if that has happened."""
+        """Learn when the client goes away, or that it has gone already."""
         if self._exchange.is_closed:
-            self._call.leave()
+            self.leave()
         else:
-            self._exchange.on_close = self._call.leave
+            self._exchange.on_close = self.leave
 
     def finish(self, result: Any, error: BaseException | None) -> None:
-        request_id = self._call.caller.request_id
+        request_id = self.request_id
         if error is None:
             rendered = self._codec.encode(self._operation, result, request_id)
         elif isinstance(error, SqsError):

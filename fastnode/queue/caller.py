@@ -10,16 +10,14 @@ from msgspec import Struct
 
 
 class Caller(Struct, frozen=True, gc=False):
-    """`endpoint` is the address that the client used, as queue URLs show it (`http://host:port`)."""
+    """The same for all calls of one client. `endpoint` is the address that the client used, as
+    queue URLs show it (`http://host:port`).
+    """
 
     account: str
     region: str
     endpoint: str
     sender_id: str
-    trace_header: str | None
-    request_id: str
-    # The same for all attempts of one call, so that a repeated call can be recognised.
-    invocation: bytes | None
 
 
 class Call:
@@ -31,10 +29,20 @@ class Call:
     written.
     """
 
-    __slots__ = ("caller", "is_gone", "on_gone")
+    __slots__ = ("caller", "invocation", "is_gone", "on_gone", "request_id", "trace_header")
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(
+        self,
+        caller: Caller,
+        request_id: str,
+        trace_header: str | None = None,
+        invocation: bytes | None = None,
+    ) -> None:
         self.caller = caller
+        self.request_id = request_id
+        self.trace_header = trace_header
+        # The same for all attempts of one call, so that a repeated call can be recognised.
+        self.invocation = invocation
         self.is_gone = False
         self.on_gone: Callable[[], None] | None = None
 

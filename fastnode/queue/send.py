@@ -2,10 +2,9 @@
 
 import hashlib
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from fastnode import native
-from fastnode.native import MESSAGE_DELAYED
+from fastnode.native import MESSAGE_DELAYED, PlannedSend
 from fastnode.queue import batch, validate
 from fastnode.queue.api import (
     BatchResultErrorEntry,
@@ -25,27 +24,17 @@ from fastnode.queue.validate import ValidSend
 from fastnode.store.txn import Txn
 
 
-class _Stored(NamedTuple):
-    """A message of a planned transaction. `visible_at` is 0 unless it is delayed."""
-
-    message_id: bytes
-    body_md5: str
-    position: int
-    record: bytes
-    visible_at: int
-
-
 async def send_message(
     service: Service, call: Call, request: SendMessageRequest
 ) -> SendMessageResponse:
     queue = await service.queue(call, request.queue_url)
-    valid = validate.send_message(request, queue.settings, call.caller.trace_header)
+    valid = validate.send_message(request, queue.settings, call.trace_header)
     (stored,) = await _store(service, queue, call, (valid,))
     return SendMessageResponse(
-        message_id=native.message_id_text(stored.message_id),
-        md5_of_message_body=stored.body_md5,
-        md5_of_message_attributes=attributes_md5(valid.extras.attributes),
-        md5_of_message_system_attributes=attributes_md5(valid.system_attributes),
+        stored.message_id,
+        stored.body_md5,
+        attributes_md5(valid.extras.attributes),
+        attributes_md5(valid.system_attributes),
     )
 
 
@@ -53,19 +42,19 @@ async def send_message_batch(
     service: Service, call: Call, request: SendMessageBatchRequest
 ) -> SendMessageBatchResponse:
     queue = await service.queue(call, request.queue_url)
-    checked = batch.send_message_batch(request, queue.settings, call.caller.trace_header)
+    checked = batch.send_message_batch(request, queue.settings, call.trace_header)
     accepted = [(i, valid) for i, valid in checked if isinstance(valid, ValidSend)]
     failed = [refusal for _, refusal in checked if isinstance(refusal, BatchResultErrorEntry)]
-    stored: Sequence[_Stored] = ()
+    stored: Sequence[PlannedSend] = ()
     if accepted:
         stored = await _store(service, queue, call, [valid for _, valid in accepted])
     successful = [
         SendMessageBatchResultEntry(
-            id=entry_id,
-            message_id=native.message_id_text(message.message_id),
-            md5_of_message_body=message.body_md5,
-            md5_of_message_attributes=attributes_md5(valid.extras.attributes),
-            md5_of_message_system_attributes=attributes_md5(valid.system_attributes),
+            entry_id,
+            message.message_id,
+            message.body_md5,
+            attributes_md5(valid.extras.attributes),
+            attributes_md5(valid.system_attributes),
         )
         for (entry_id, valid), message in zip(accepted, stored, strict=True)
     ]
@@ -74,34 +63,58 @@ async def send_message_batch(
 
 async def _store(
     service: Service, queue: LiveQueue, call: Call, messages: Sequence[ValidSend]
-) -> list[_Stored]:
+) -> Sequence[PlannedSend]:
     """One transaction for the whole call; on return the messages are durable."""
     queue.group.require_room()
+    for valid in messages:
+        if valid.delay_seconds:
+            return await _store_delayed(service, queue, call, messages)
+    keys = queue.messages
+    txn = queue.group.begin(service.new_request())
+    encoded, planned = native.plan_sends(
+        txn.request,
+        txn.start_ts,
+        txn.commit_ts,
+        queue.keys.generation,
+        keys.total,
+        keys.data,
+        call.caller.sender_id,
+        [(encode_extras(valid.extras), valid.body) for valid in messages],
+    )
+    await queue.group.submit_encoded(txn.request, encoded)
+    for message in planned:
+        queue.added(message.position, message.record)
+    return planned
+
+
+async def _store_delayed(
+    service: Service, queue: LiveQueue, call: Call, messages: Sequence[ValidSend]
+) -> Sequence[PlannedSend]:
+    """As `_store`, for messages of which some have state and a timer from the start."""
     txn = queue.group.begin(service.new_request())
     txn.check(queue.keys.generation)
     txn.mask = (1 << len(messages)) - 1
     sender = call.caller.sender_id
-    stored = [_plan(queue, txn, entry, valid, sender) for entry, valid in enumerate(messages)]
-    txn.add(queue.messages.total, len(stored))
-    delayed = sum(1 for message in stored if message.visible_at)
-    if delayed:
-        txn.add(queue.messages.delayed, delayed)
+    planned = [_plan(queue, txn, entry, valid, sender) for entry, valid in enumerate(messages)]
+    txn.add(queue.messages.total, len(planned))
+    delays = [valid.delay_seconds for valid in messages]
+    txn.add(queue.messages.delayed, sum(1 for delay in delays if delay))
     await queue.group.submit(txn)
-    for message in stored:
-        if message.visible_at:
-            queue.scheduled(Timer(message.visible_at, message.position, False))
+    for message, delay in zip(planned, delays, strict=True):
+        if delay:
+            visible_at = _visible_at(txn, delay)
+            queue.scheduled(Timer(visible_at, message.position, False))
         else:
             queue.added(message.position, message.record)
-    return stored
+    return planned
 
 
-def _plan(queue: LiveQueue, txn: Txn, entry: int, valid: ValidSend, sender: str) -> _Stored:
+def _plan(queue: LiveQueue, txn: Txn, entry: int, valid: ValidSend, sender: str) -> PlannedSend:
     commit_ts = txn.commit_ts
     message_id = native.message_id(commit_ts, entry, txn.request)
     digest = hashlib.md5(valid.body, usedforsecurity=False)
-    visible_at = commit_ts + (valid.delay_seconds * 1000 << 16) if valid.delay_seconds else 0
     record = native.encode_message(
-        MESSAGE_DELAYED if visible_at else 0,
+        MESSAGE_DELAYED if valid.delay_seconds else 0,
         message_id,
         commit_ts >> 16,
         digest.digest(),
@@ -112,8 +125,12 @@ def _plan(queue: LiveQueue, txn: Txn, entry: int, valid: ValidSend, sender: str)
     position = commit_ts << 16 | entry
     keys = queue.messages
     txn.put_fresh(keys.data_key(position), record)
-    if visible_at:
-        state = native.encode_state(0, 0, visible_at, 0)
-        txn.put_fresh(keys.state_key(position), state)
+    if valid.delay_seconds:
+        visible_at = _visible_at(txn, valid.delay_seconds)
+        txn.put_fresh(keys.state_key(position), native.encode_state(0, 0, visible_at, 0))
         txn.put_fresh(keys.timer_key(visible_at, position), TIMER_DELAYED)
-    return _Stored(message_id, digest.hexdigest(), position, record, visible_at)
+    return PlannedSend(native.message_id_text(message_id), digest.hexdigest(), position, record)
+
+
+def _visible_at(txn: Txn, delay_seconds: int) -> int:
+    return txn.commit_ts + (delay_seconds * 1000 << 16)

@@ -22,10 +22,8 @@ from fastnode.store.txn import Txn
 LEADER = "leader"
 
 
-class _Submitted(NamedTuple):
-    outcome: Suspension
-    latched: tuple[bytes, ...]
-    size: int
+# Who waits for the outcome, the keys that are latched until then, and the size in the log.
+_Submitted = tuple[Suspension, tuple[bytes, ...], int]
 
 
 class _Unwritten(NamedTuple):
@@ -98,14 +96,19 @@ class Group:
         """Await the result for the transaction's `Outcome`. Between `begin` and here nothing may be
         awaited.
         """
-        encoded = txn.encode()
         latched = txn.latched_keys()
         if latched:
             self.latches.hold(latched)
+        return self.submit_encoded(txn.request, txn.encode(), latched)
+
+    def submit_encoded(
+        self, request: bytes, encoded: bytes, latched: tuple[bytes, ...] = ()
+    ) -> Suspension:
+        """As `submit`, for a transaction that compiled code has planned and encoded."""
         outcome = Suspension()
-        self._submitted[txn.request] = _Submitted(outcome, latched, len(encoded))
+        self._submitted[request] = outcome, latched, len(encoded)
         self._submitted_bytes += len(encoded)
-        self._gathered.append((txn.request, encoded))
+        self._gathered.append((request, encoded))
         self.on_gathered(self.number)
         return outcome
 
@@ -167,19 +170,20 @@ class Group:
             submitted = self._submitted.pop(outcome.request, None)
             if submitted is None:
                 continue
-            self._submitted_bytes -= submitted.size
-            if submitted.latched:
-                waiting += self.latches.release(submitted.latched)
-            submitted.outcome.resume(outcome)
+            suspension, latched, size = submitted
+            self._submitted_bytes -= size
+            if latched:
+                waiting += self.latches.release(latched)
+            suspension.resume(outcome)
         for suspension in waiting:
             suspension.resume()
 
     def _fail(self, requests: Iterable[bytes], error: OperationError) -> None:
         waiting: list[Suspension] = []
         for request in requests:
-            submitted = self._submitted.pop(request)
-            self._submitted_bytes -= submitted.size
-            waiting += self.latches.release(submitted.latched)
-            submitted.outcome.fail(error)
+            suspension, latched, size = self._submitted.pop(request)
+            self._submitted_bytes -= size
+            waiting += self.latches.release(latched)
+            suspension.fail(error)
         for suspension in waiting:
             suspension.resume()

@@ -191,15 +191,27 @@ impl Log {
     /// A segment whose few needed entries are worth writing again so that it can go. There is room
     /// for them beside everything that was promised.
     pub fn worth_moving(&mut self) -> Option<u64> {
-        let is_turn = self.open.is_due && self.in_flight.is_none() && !self.is_full;
-        if !is_turn || self.segments.count() <= MOVE_AFTER_SEGMENTS {
+        let is_turn = self.in_flight.is_none() && (self.open.is_due || self.is_full);
+        let segments_max = if self.is_full { 1 } else { MOVE_AFTER_SEGMENTS };
+        if !is_turn || self.segments.count() <= segments_max {
             return None;
         }
         let (oldest, live_bytes) = self.segments.oldest()?;
-        let is_cheap = live_bytes > 0 && live_bytes <= self.segment_bytes / 8;
+        if live_bytes == 0 || oldest >= self.space.active() {
+            return None;
+        }
         // A run of entries has a header that is no larger than an entry's.
-        let has_room = is_cheap && self.ensure(self.promised_bytes + 2 * live_bytes).is_ok();
-        (has_room && oldest < self.space.active()).then_some(oldest)
+        self.has_room_to_move(2 * live_bytes).then_some(oldest)
+    }
+
+    /// On a full disk a part of the reserve is well spent on what gives back a whole segment.
+    fn has_room_to_move(&mut self, bytes: u64) -> bool {
+        if !self.is_full {
+            let is_cheap = bytes <= self.segment_bytes / 4;
+            return is_cheap && self.ensure(self.promised_bytes + bytes).is_ok();
+        }
+        let wanted = self.open.bytes() + self.group_bytes + self.promised_bytes + bytes;
+        bytes <= self.reserve_bytes / 4 && self.space.ensure(wanted).is_ok()
     }
 
     /// Writes entries again that are in the log already.

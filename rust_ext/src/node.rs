@@ -38,7 +38,8 @@ pub struct Turn {
     pub reads: Vec<(u32, Vec<u8>, u64)>,
     /// Roles that changed.
     pub roles: Vec<(u32, Standing)>,
-    /// True while a block is queued or being written.
+    /// True while a block is queued or being written, or committed entries are left for the next
+    /// turn; the descriptor becomes readable in either case.
     pub persisting: bool,
 }
 
@@ -222,10 +223,11 @@ impl Node {
             turn.roles.extend(group.news().map(|standing| (id, standing)));
         }
         turn.sends = outbox.take();
-        turn.persisting = self.log.is_persisting();
-        if self.groups.0.iter().any(|group| group.raft.has_ready()) {
+        let has_more = self.groups.0.iter().any(|group| group.raft.has_ready());
+        if has_more {
             self.log.writer().ring();
         }
+        turn.persisting = has_more || self.log.is_persisting();
         Ok(turn)
     }
 

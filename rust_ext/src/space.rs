@@ -148,14 +148,17 @@ impl Space {
     /// # Errors
     /// `Full` when it has none; other errors are the disk's.
     pub fn ensure(&mut self, bytes: u64) -> Result<()> {
-        if self.fits(&self.active, bytes) || self.fits_next(bytes) {
+        if self.fits(&self.active, bytes) {
             return Ok(());
         }
         let end = self.end_with(&self.active, bytes);
-        if end <= self.segment_bytes && self.extend_active(end).is_ok() {
-            return Ok(());
+        if end <= self.segment_bytes {
+            match extend(&mut self.active, end, self.segment_bytes) {
+                Err(Error::Full) => {}
+                outcome => return outcome,
+            }
         }
-        self.ensure_next(bytes)
+        if self.fits_next(bytes) { Ok(()) } else { self.ensure_next(bytes) }
     }
 
     /// Takes the room for a block that [`Self::ensure`] accepted; true when it opens a segment.
@@ -224,23 +227,24 @@ impl Space {
         for item in done {
             match item {
                 Done::Written => is_written = true,
-                Done::Prepared(Ok(made)) => self.next = Next::Ready(self.adopt(made)),
-                Done::Prepared(Err(_)) => {
-                    if let Next::Pending(spare) = std::mem::replace(&mut self.next, Next::None) {
-                        self.spares.extend(spare);
-                    }
-                }
+                Done::Prepared(outcome) => self.take_prepared(outcome),
             }
         }
         is_written
     }
 
-    fn adopt(&self, (file, allocated): (Arc<dyn File>, u64)) -> Tail {
+    fn take_prepared(&mut self, outcome: Result<(Arc<dyn File>, u64)>) {
+        let Next::Pending(spare) = std::mem::replace(&mut self.next, Next::None) else { return };
+        match outcome {
+            Ok(made) => self.next = Next::Ready(self.adopt(made, spare.is_some())),
+            Err(_) => self.spares.extend(spare),
+        }
+    }
+
+    fn adopt(&self, (file, allocated): (Arc<dyn File>, u64), is_recycled: bool) -> Tail {
         let number = self.active.number + 1;
         self.segments.add(number, file.clone());
-        // A reused file was written before, a new one not.
-        let is_used = allocated >= self.segment_bytes && allocated > STEP_BYTES;
-        let zeroed = if is_used { allocated } else { FIRST_BLOCK };
+        let zeroed = if is_recycled { allocated } else { FIRST_BLOCK };
         Tail { number, file, end: FIRST_BLOCK, allocated, zeroed }
     }
 
@@ -258,10 +262,6 @@ impl Space {
 
     fn has_free(&self, bytes: u64) -> bool {
         !self.spares.is_empty() || self.disk.free_bytes().is_ok_and(|free| free >= bytes)
-    }
-
-    fn extend_active(&mut self, end: u64) -> Result<()> {
-        extend(&mut self.active, end, self.segment_bytes)
     }
 
     fn ensure_next(&mut self, bytes: u64) -> Result<()> {
@@ -286,7 +286,7 @@ impl Space {
             return Err(Error::Full);
         }
         match segment::prepare(self.disk.as_ref(), &header, spare.as_deref(), length) {
-            Ok(made) => self.next = Next::Ready(self.adopt(made)),
+            Ok(made) => self.next = Next::Ready(self.adopt(made, spare.is_some())),
             Err(error) if error.is_no_space() => {
                 self.spares.extend(spare);
                 return Err(Error::Full);

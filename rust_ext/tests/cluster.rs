@@ -149,6 +149,21 @@ fn leadership_moves_on_request_and_reads_are_confirmed_by_a_quorum() {
     assert!(matches!(denied, Err(Error::NotLeader)));
 }
 
+#[test]
+fn a_vote_leaves_only_after_it_is_durable() {
+    let disk = Arc::new(SimDisk::new(1));
+    let mut node = Node::new(disk, &settings(1, &VOTERS), &[0], 1 << 16, true).unwrap();
+    let mut ask = Message { from: 2, to: 1, term: 5, ..Message::default() };
+    ask.set_msg_type(MessageType::MsgRequestVote);
+    let mut outbox = Outbox::new(2);
+    outbox.put(0, &ask);
+    assert_eq!(node.step(&outbox.take()[0].1), Vec::<String>::new());
+    assert!(node.ready().unwrap().sends.is_empty());
+    assert!(node.ready().unwrap().sends.is_empty());
+    assert!(node.persist_step().unwrap());
+    assert_eq!(node.ready().unwrap().sends.len(), 1);
+}
+
 const KINDS: [MessageType; 19] = [
     MessageType::MsgHup,
     MessageType::MsgBeat,

@@ -19,14 +19,15 @@ settings.load_profile("unit")
 
 
 class Impl(NamedTuple):
-    """One implementation of both native modules."""
+    """One implementation of the native modules that encode and plan."""
 
     keys: ModuleType
     core: ModuleType
+    plan: ModuleType
 
 
 def implementation(suffix: str) -> Impl:
-    return Impl(import_module(f"fastnode._keys{suffix}"), import_module(f"fastnode._core{suffix}"))
+    return Impl(*(import_module(f"fastnode._{name}{suffix}") for name in Impl._fields))
 
 
 SUFFIXES = {"twin": "_ref"} | ({"compiled": ""} if native.COMPILED else {})

@@ -22,7 +22,7 @@ def caller(
     settings: IdentitySettings = SETTINGS,
 ) -> Caller:
     request = Request(b"POST", target, "1.1", {b"host": b"localhost:1"} | headers, True)
-    return Identity(settings).caller(request, "id-1")
+    return Identity(settings).caller(request)
 
 
 def authorized(access_key: str, region: str = "us-west-2") -> dict[bytes, bytes]:
@@ -55,12 +55,6 @@ def test_a_presigned_url_carries_its_credential() -> None:
     assert (found.account, found.region) == ("123456789012", "us-west-2")
     assert caller({}, target=b"/?xX-Amz-Credential=" + quoted).account == "000000000000"
     assert caller({}, target=b"/X-Amz-Credential=").account == "000000000000"
-
-
-def test_what_the_sdk_adds_is_passed_on() -> None:
-    found = caller({b"x-amzn-trace-id": b"Root=1-2", b"amz-sdk-invocation-id": b"abc"})
-    assert (found.trace_header, found.invocation, found.request_id) == ("Root=1-2", b"abc", "id-1")
-    assert (caller({}).trace_header, caller({}).invocation) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -107,15 +101,14 @@ def test_made_up_credentials_do_not_fill_memory() -> None:
     identity = Identity(SETTINGS)
     for number in range(5_000):
         headers = {b"host": b"127.0.0.1:%d" % number} | authorized(f"AK{number}")
-        found = identity.caller(Request(b"POST", b"/", "1.1", headers, True), "id")
+        found = identity.caller(Request(b"POST", b"/", "1.1", headers, True))
         assert found.sender_id == f"AK{number}"
         assert found.endpoint == f"http://127.0.0.1:{number}"
-    assert len(identity._credentials) <= 1_024
-    assert len(identity._endpoints) <= 1_024
+    assert len(identity._callers) <= 1_024
 
 
 def test_a_call_is_left_once() -> None:
-    call = Call(caller({}))
+    call = Call(caller({}), "request")
     calls: list[bool] = []
     call.on_gone = lambda: calls.append(call.is_gone)
     call.leave()

@@ -274,3 +274,12 @@ def test_admin_pages_are_read_only() -> None:
     setup.node.server.respond = Admin(lambda: True, dict).respond
     status, headers, _ = setup.send(b"POST /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
     assert (status, headers["allow"]) == (405, "get, head")
+
+
+def test_what_the_sdk_adds_is_passed_on(setup: Setup) -> None:
+    added = (b"X-Amzn-Trace-Id: Root=1-2", b"amz-sdk-invocation-id: abc")
+    setup.connection.data_received(post("Wait", b"{}", *added))
+    setup.connection.data_received(post("Wait"))
+    first, second = setup.service.calls
+    assert (first.trace_header, first.invocation, first.request_id) == ("Root=1-2", b"abc", "id-1")
+    assert (second.trace_header, second.invocation) == (None, None)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from fastnode import _core_ref, _keys_ref, native
+from fastnode import _core_ref, _http_ref, _keys_ref, _plan_ref, native
 
 compiled_only = pytest.mark.skipif(not native.COMPILED, reason="pure mode loads no compiled module")
 
@@ -40,13 +40,13 @@ def test_mode_is_what_the_environment_asks_for() -> None:
 def test_compiled_modules_are_the_ones_loaded() -> None:
     kinds = {type(function).__name__ for function in functions().values()}
     assert kinds == {"cython_function_or_method"}
-    for name in ("fastnode._keys", "fastnode._core"):
+    for name in ("fastnode._keys", "fastnode._core", "fastnode._plan"):
         assert str(sys.modules[name].__file__).endswith(".so")
 
 
 @pytest.mark.skipif(native.COMPILED, reason="only pure mode loads the twins")
 def test_pure_mode_loads_the_twins() -> None:
-    twins = vars(_keys_ref) | vars(_core_ref)
+    twins = vars(_keys_ref) | vars(_core_ref) | vars(_plan_ref) | vars(_http_ref)
     assert all(twins[name] is function for name, function in functions().items())
 
 

@@ -156,6 +156,22 @@ def test_an_entry_larger_than_a_segment_is_kept(tmp_path: Path) -> None:
     groups.close()
 
 
+def test_a_long_backlog_is_handed_out_in_parts(tmp_path: Path) -> None:
+    groups = open_groups(tmp_path)
+    settle(groups)
+    for _ in range(12):
+        groups.propose(0, b"z" * 1_000_000)
+        settle(groups)
+    groups.close()
+    groups = open_groups(tmp_path)
+    assert sum(len(batch[3]) for batch in groups.ready()[1]) < 12
+    assert select.select([groups], [], [], WAIT_S)[0]
+    groups.close()
+    groups = open_groups(tmp_path)
+    assert len(content(settle(groups), 0)) == 12
+    groups.close()
+
+
 def last_entry(segment: Path) -> int:
     """Offset of the last entry's content."""
     return segment.read_bytes().index(b"entry 3")

@@ -1,0 +1,16 @@
+"""The Python surface of `_plan.pyx`."""
+
+from collections.abc import Sequence
+
+from fastnode._plan_ref import PlannedSend
+
+def plan_sends(
+    request: bytes,
+    start_ts: int,
+    commit_ts: int,
+    generation_key: bytes,
+    total_key: bytes,
+    data_prefix: bytes,
+    sender: str,
+    messages: Sequence[tuple[bytes, bytes]],
+) -> tuple[bytes, list[PlannedSend]]: ...

@@ -1,0 +1,54 @@
+"""The plain version of planning a send: ids, digests, records and the transaction, in one step.
+
+`_plan.pyx` does the same in C. Delayed messages are not planned here: they have state and a timer
+from the start, and `queue/send.py` plans them write by write.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fastnode._core_ref import (
+    ADD,
+    FRESH_PUT,
+    encode_message,
+    encode_transaction,
+    message_id,
+    message_id_text,
+)
+from fastnode._keys_ref import message_key
+
+
+class PlannedSend(NamedTuple):
+    """A message of a planned transaction; `position` is commit timestamp << 16 | entry."""
+
+    message_id: str
+    body_md5: str
+    position: int
+    record: bytes
+
+
+def plan_sends(
+    request: bytes,
+    start_ts: int,
+    commit_ts: int,
+    generation_key: bytes,
+    total_key: bytes,
+    data_prefix: bytes,
+    sender: str,
+    messages: Sequence[tuple[bytes, bytes]],
+) -> tuple[bytes, list[PlannedSend]]:
+    """The encoded transaction that stores `messages`, each (extras, body), and what it stores."""
+    planned: list[PlannedSend] = []
+    writes: list[tuple[int, bytes, bytes]] = []
+    for entry, (extras, body) in enumerate(messages):
+        identity = message_id(commit_ts, entry, request)
+        digest = hashlib.md5(body, usedforsecurity=False).digest()
+        record = encode_message(0, identity, commit_ts >> 16, digest, sender, extras, body)
+        writes.append((FRESH_PUT, message_key(data_prefix, commit_ts, entry), record))
+        position = commit_ts << 16 | entry
+        planned.append(PlannedSend(message_id_text(identity), digest.hex(), position, record))
+    writes.append((ADD, total_key, len(planned).to_bytes(8, "big", signed=True)))
+    mask = (1 << len(planned)) - 1
+    reads = (generation_key,)
+    return encode_transaction(request, start_ts, commit_ts, 0, mask, reads, writes), planned
