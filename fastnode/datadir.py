@@ -7,7 +7,8 @@ is inside `log/` and `groups/` belongs to the layers that write it.
 Two rules keep strangers' files and other versions' data safe. A directory that is not ours, or that
 a newer version wrote, is refused before anything in it changes. And `FORMAT` is written last, when
 everything it vouches for exists: a directory with `FORMAT` but without its `log/` has lost data and
-is refused, while one without `FORMAT` was never used and is completed.
+is refused, while one without `FORMAT` was never used and is completed. `STARTED` is written before
+the first request is answered: from then on an empty `log/` is a lost log, not a new one.
 """
 
 import contextlib
@@ -27,6 +28,7 @@ from fastnode.settings import Settings
 FORMAT_VERSION: Final = 1
 LOCK_NAME: Final = "LOCK"
 FORMAT_NAME: Final = "FORMAT"
+STARTED_NAME: Final = "STARTED"
 # A volume mounted as data directory is fresh when it holds nothing but ext4's lost+found.
 _FILES_BEFORE_FORMAT: Final = frozenset({LOCK_NAME, FORMAT_NAME + ".tmp", "lost+found"})
 _LOG_NAME: Final = "log"
@@ -51,6 +53,11 @@ class DataDir:
     def group_path(self, group: int) -> Path:
         assert 0 <= group < self.groups
         return _group_path(self.path, group)
+
+    def mark_started(self) -> None:
+        """The log exists and may be answered for from now on."""
+        if not (self.path / STARTED_NAME).exists():
+            _write_durably(self.path / STARTED_NAME, b"")
 
     def close(self) -> None:
         """Let the next process in. Idempotent."""
@@ -125,6 +132,11 @@ def _check(path: Path, identity: _Format | None, settings: Settings) -> None:
                 f"{part} is missing, its data is lost: "
                 f"restore {path} from a backup or use another --data-dir"
             )
+    if (path / STARTED_NAME).exists() and not _holds_files(path / _LOG_NAME):
+        raise StartError(
+            f"{path / _LOG_NAME} is empty, its data is lost: "
+            f"restore {path} from a backup or use another --data-dir"
+        )
 
 
 def _check_unused(path: Path) -> None:

@@ -23,6 +23,7 @@ from fastnode._core_ref import (
     Receipt,
     Transaction,
 )
+from fastnode._http_ref import CHUNKED, RefusedError, Request
 from fastnode._keys_ref import (
     FAMILY_AGE,
     FAMILY_COUNTER,
@@ -62,6 +63,7 @@ if COMPILED:
             receipt_tag,
             siphash24,
         )
+        from fastnode._http import take_request
         from fastnode._keys import (
             counter_key,
             dedup_key,
@@ -106,6 +108,7 @@ else:
         receipt_tag,
         siphash24,
     )
+    from fastnode._http_ref import take_request
     from fastnode._keys_ref import (
         counter_key,
         dedup_key,
@@ -130,6 +133,7 @@ else:
 
 __all__ = [
     "ADD",
+    "CHUNKED",
     "COMPILED",
     "DELETE",
     "DROP",
@@ -157,6 +161,8 @@ __all__ = [
     "ParsedKey",
     "PlannedSend",
     "Receipt",
+    "RefusedError",
+    "Request",
     "Transaction",
     "counter_key",
     "decode_entry",
@@ -189,6 +195,7 @@ __all__ = [
     "split_message_key",
     "split_queue_segment",
     "split_timer_key",
+    "take_request",
     "text",
     "timer_key",
     "tombstone_key",

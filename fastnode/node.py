@@ -118,6 +118,7 @@ async def serve(settings: Settings, *, on_ready: Callable[[str, str], None]) -> 
     try:
         node = Node(settings, data)
         await node.start()
+        data.mark_started()
         await _run(settings, node, stopping, on_ready)
         await node.stop()
     finally:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fastnode.clock import GroupClock
+from fastnode.errors import DiskFull
 from fastnode.flow import start
 from fastnode.queue import api
 from fastnode.queue.caller import Call, Caller
@@ -126,6 +127,11 @@ class World:
             self.log.append(entry)
             self.group.commit(1 + len(self.log), 1, [entry])
             assert self.group.apply()
+
+    def refuse(self) -> None:
+        """The log takes nothing of what was gathered."""
+        while self.group.take_entry() is not None:
+            self.group.refuse_entry(DiskFull("the log is full"))
 
     # --- time ----------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from fastnode.config import HTTP_BODY_BYTES_MAX, HTTP_HEADER_BYTES_MAX
-from fastnode.http.head import RefusedError
+from fastnode.native import RefusedError
 
 _LINE_BYTES_MAX: Final = 256
 _SIZE_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,16})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")

@@ -33,12 +33,8 @@ from fastnode.http.response import (
 LINGER_SECONDS: Final = 5.0
 # Joining head and body copies; above this, two buffers are cheaper than one.
 _JOIN_BYTES_MAX: Final = 64 * 1024
-_STAGE_SECONDS: Final = {
-    Stage.BETWEEN: HTTP_IDLE_SECONDS,
-    Stage.HEAD: HTTP_HEADER_SECONDS,
-    Stage.BODY: HTTP_BODY_SECONDS,
-    Stage.OVER: math.inf,
-}
+# By `Stage`, in its order.
+_STAGE_SECONDS: Final = (HTTP_IDLE_SECONDS, HTTP_HEADER_SECONDS, HTTP_BODY_SECONDS, math.inf)
 _TIMED_OUT: Final = Refused(408, "the request took too long to arrive")
 
 Respond = Callable[[Request, "Exchange"], None]

@@ -6,8 +6,9 @@ What comes out does not depend on how the bytes were cut into packets. The event
 (complete, with its body), `CONTINUE` (the client waits for a go-ahead before it sends the body),
 `Refused` (the last event: answer with its status and close).
 
-Framing is decided here, from the headers, and never guessed: a request whose end two readers could
-see in different places (both lengths given, repeated lengths, lone LF, folded headers) is refused.
+What a head says and how long its body is, `native.take_request` decides, from the headers and never
+by guessing: a request whose end two readers could see in different places (both lengths given,
+repeated lengths, lone LF, folded headers) is refused.
 """
 
 import enum
@@ -15,18 +16,14 @@ from typing import Final
 
 from msgspec import Struct
 
-from fastnode.config import HTTP_BODY_BYTES_MAX, HTTP_HEADER_BYTES_MAX
+from fastnode.config import HTTP_HEADER_BYTES_MAX
 from fastnode.http.chunked import ChunkedBody
-from fastnode.http.head import RefusedError, Request, scan_head
+from fastnode.native import CHUNKED, RefusedError, Request, take_request
 
 __all__ = ["CONTINUE", "Event", "Refused", "Request", "RequestParser", "Signal", "Stage"]
 
-_HEAD_END: Final = b"\r\n\r\n"
+_HEAD_END_BYTES: Final = len(b"\r\n\r\n")
 _CARRIAGE_RETURN: Final = 13
-_CHUNKED: Final = -1
-# Longer than any length that can be accepted; keeps a number of thousands of digits from being
-# parsed.
-_LENGTH_DIGITS_MAX: Final = 19
 
 
 class Refused(Struct, frozen=True):
@@ -46,13 +43,15 @@ CONTINUE: Final = Signal.CONTINUE
 Event = Request | Refused | Signal
 
 
-class Stage(enum.Enum):
-    """Where the connection stands once no event is left; decides which time limit runs."""
+class Stage(enum.IntEnum):
+    """Where the connection stands once no event is left; decides which time limit runs. Numbers,
+    because that is looked up for every request, and a plain member is hashed in Python.
+    """
 
-    BETWEEN = enum.auto()
-    HEAD = enum.auto()
-    BODY = enum.auto()
-    OVER = enum.auto()
+    BETWEEN = 0
+    HEAD = 1
+    BODY = 2
+    OVER = 3
 
 
 class RequestParser:
@@ -118,21 +117,16 @@ class RequestParser:
         self._parts = []
 
     def _take_head(self) -> Event | None:
-        buffer, at = self._buffer, self._at
-        end = buffer.find(_HEAD_END, self._searched, at + HTTP_HEADER_BYTES_MAX)
-        if end < 0:
+        taken = take_request(self._buffer, self._at, self._searched)
+        if taken is None:
             self._wait_for_head()
             return None
-        end += len(_HEAD_END)
-        request = scan_head(buffer[at:end])
-        length = _body_length(request)
-        expects_continue = b"expect" in request.headers and _expects_continue(request)
-        body_end = end + length
-        if length >= 0 and body_end <= len(buffer):
-            request.body = buffer[end:body_end]
-            return self._complete(request, body_end)
-        self._begin_body(request, length)
+        request, end, missing = taken
+        if missing == 0:
+            return self._complete(request, end)
+        self._begin_body(request, missing)
         self._at = self._searched = end
+        expects_continue = b"expect" in request.headers and request.http_version == "1.1"
         return CONTINUE if expects_continue else self._take_body()
 
     def _wait_for_head(self) -> None:
@@ -142,11 +136,11 @@ class RequestParser:
             raise RefusedError(400, "line feed without carriage return")
         if stop - start == HTTP_HEADER_BYTES_MAX:
             raise RefusedError(431, "request head too large")
-        self._searched = max(start, stop - len(_HEAD_END) + 1)
+        self._searched = max(start, stop - _HEAD_END_BYTES + 1)
 
     def _begin_body(self, request: Request, length: int) -> None:
         self._request = request
-        self._chunked = ChunkedBody() if length == _CHUNKED else None
+        self._chunked = ChunkedBody() if length == CHUNKED else None
         self._missing = length
 
     def _take_body(self) -> Event | None:
@@ -178,35 +172,6 @@ class RequestParser:
         if not request.keep_alive:
             self.end()
         return request
-
-
-def _body_length(request: Request) -> int:
-    """Bytes of the body, or `_CHUNKED`. Raises `RefusedError` for what cannot be framed safely."""
-    headers = request.headers
-    if request.http_version == "1.1" and not headers.get(b"host"):
-        raise RefusedError(400, "Host is missing")
-    length = headers.get(b"content-length")
-    if b"transfer-encoding" in headers:
-        if length is not None or request.http_version == "1.0":
-            raise RefusedError(400, "ambiguous body length")
-        if headers[b"transfer-encoding"].lower() != b"chunked":
-            raise RefusedError(501, "unknown transfer coding")
-        return _CHUNKED
-    if length is None:
-        return 0
-    if not length.isdigit() or len(length) > _LENGTH_DIGITS_MAX:
-        raise RefusedError(400, "malformed Content-Length")
-    if int(length) > HTTP_BODY_BYTES_MAX:
-        raise RefusedError(413, "request body too large")
-    return int(length)
-
-
-def _expects_continue(request: Request) -> bool:
-    if request.http_version == "1.0":
-        return False
-    if request.headers[b"expect"].lower() != b"100-continue":
-        raise RefusedError(417, "unknown expectation")
-    return True
 
 
 def _has_lone_line_feed(buffer: bytes, start: int, searched: int, stop: int) -> bool:

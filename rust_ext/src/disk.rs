@@ -28,11 +28,12 @@ pub trait File: Send + Sync {
     /// # Errors
     /// The system's; after one the content is unknown.
     fn sync(&self) -> io::Result<()>;
-    /// Makes sure that writes below `length` cannot run out of space, growing the file if needed.
+    /// Makes sure that writes from `from` to `end` cannot run out of space, growing the file if
+    /// needed. Nobody may write there meanwhile: some file systems fill the range by hand.
     ///
     /// # Errors
     /// The system's, typically that the disk is full.
-    fn allocate(&self, length: u64) -> io::Result<()>;
+    fn allocate(&self, from: u64, end: u64) -> io::Result<()>;
     /// The file's length.
     ///
     /// # Errors
@@ -199,10 +200,14 @@ impl File for RealFile {
         if self.is_synced { self.file.sync_data() } else { Ok(()) }
     }
 
-    fn allocate(&self, length: u64) -> io::Result<()> {
-        let length = libc::off_t::try_from(length).map_err(io::Error::other)?;
+    fn allocate(&self, from: u64, end: u64) -> io::Result<()> {
+        if end <= from {
+            return Ok(());
+        }
+        let length = libc::off_t::try_from(end - from).map_err(io::Error::other)?;
+        let from = libc::off_t::try_from(from).map_err(io::Error::other)?;
         // SAFETY: the descriptor is open as long as `self.file` lives.
-        match unsafe { libc::posix_fallocate(self.file.as_raw_fd(), 0, length) } {
+        match unsafe { libc::posix_fallocate(self.file.as_raw_fd(), from, length) } {
             0 => Ok(()),
             code => Err(io::Error::from_raw_os_error(code)),
         }

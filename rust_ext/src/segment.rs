@@ -138,7 +138,7 @@ pub fn prepare(
     let file = if spare.is_some() { disk.open(source) } else { disk.create(source) };
     let file = file.map_err(failed)?;
     let filled = file
-        .allocate(length)
+        .allocate(0, length)
         .and_then(|()| file.write_at(&header.encode(), 0))
         .and_then(|()| file.sync());
     if let Err(error) = filled {

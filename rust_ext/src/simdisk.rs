@@ -28,6 +28,8 @@ struct State {
     changes: Vec<Change>,
     free: u64,
     failing_syncs: u32,
+    /// Changes until the power fails.
+    fuse: Option<u64>,
     syncs: u64,
     epoch: u64,
     random: u64,
@@ -56,6 +58,7 @@ impl SimDisk {
             changes: Vec::new(),
             free: u64::MAX,
             failing_syncs: 0,
+            fuse: None,
             syncs: 0,
             epoch: 0,
             random: seed ^ 0x9E37_79B9_7F4A_7C15,
@@ -67,6 +70,7 @@ impl SimDisk {
     pub fn crash(&self) {
         let mut state = self.lock();
         state.epoch += 1;
+        state.fuse = None;
         for index in 0..state.nodes.len() {
             let mut node = std::mem::take(&mut state.nodes[index]);
             for (offset, bytes) in std::mem::take(&mut node.pending) {
@@ -83,6 +87,17 @@ impl SimDisk {
             change.apply(&mut state.durable_names);
         }
         state.names = state.durable_names.clone();
+    }
+
+    /// After this many more changes nothing works until [`Self::crash`] turns the power on again.
+    pub fn burn_fuse(&self, changes: u64) {
+        self.lock().fuse = Some(changes);
+    }
+
+    /// True when the power has failed.
+    #[must_use]
+    pub fn is_dark(&self) -> bool {
+        self.lock().fuse == Some(0)
     }
 
     /// How many bytes files may grow by from now on.
@@ -194,6 +209,17 @@ impl State {
         self.changes.push(change);
     }
 
+    fn burn(&mut self) -> io::Result<()> {
+        match &mut self.fuse {
+            Some(0) => Err(io::Error::other("the power has failed")),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
     fn find(&self, name: &str) -> io::Result<usize> {
         self.names.get(name).copied().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
@@ -226,6 +252,7 @@ impl Disk for SimDisk {
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
         let mut state = self.lock();
+        state.burn()?;
         state.nodes.push(Node::default());
         let node = state.nodes.len() - 1;
         state.change(Change::Link(name.to_owned(), node));
@@ -234,6 +261,7 @@ impl Disk for SimDisk {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut state = self.lock();
+        state.burn()?;
         state.find(from)?;
         state.change(Change::Rename(from.to_owned(), to.to_owned()));
         Ok(())
@@ -241,6 +269,7 @@ impl Disk for SimDisk {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut state = self.lock();
+        state.burn()?;
         let node = state.find(name)?;
         let freed = state.nodes[node].live.len() as u64;
         state.free = state.free.saturating_add(freed);
@@ -254,6 +283,7 @@ impl Disk for SimDisk {
 
     fn sync_directory(&self) -> io::Result<()> {
         let mut state = self.lock();
+        state.burn()?;
         state.durable_names = state.names.clone();
         state.changes.clear();
         Ok(())
@@ -295,6 +325,7 @@ impl File for SimFile {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let mut state = self.lock()?;
+        state.burn()?;
         let offset = usize::try_from(offset).map_err(io::Error::other)?;
         state.grow(self.node, offset + bytes.len())?;
         let node = &mut state.nodes[self.node];
@@ -305,6 +336,7 @@ impl File for SimFile {
 
     fn sync(&self) -> io::Result<()> {
         let mut state = self.lock()?;
+        state.burn()?;
         if state.failing_syncs > 0 {
             state.failing_syncs -= 1;
             return Err(io::Error::from_raw_os_error(libc::EIO));
@@ -318,9 +350,10 @@ impl File for SimFile {
         Ok(())
     }
 
-    fn allocate(&self, length: u64) -> io::Result<()> {
+    fn allocate(&self, _from: u64, end: u64) -> io::Result<()> {
         let mut state = self.lock()?;
-        let length = usize::try_from(length).map_err(io::Error::other)?;
+        state.burn()?;
+        let length = usize::try_from(end).map_err(io::Error::other)?;
         state.grow(self.node, length)?;
         let node = &mut state.nodes[self.node];
         if node.live.len() < length {

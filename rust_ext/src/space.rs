@@ -77,7 +77,7 @@ pub struct Start {
 impl Tail {
     /// A file that was copied can have holes: its length alone is no promise of space.
     fn reserve(mut self) -> Self {
-        if self.file.allocate(self.allocated).is_err() {
+        if self.file.allocate(self.end, self.allocated).is_err() {
             self.allocated = self.end;
         }
         self
@@ -322,7 +322,7 @@ fn first_segment(
 fn extend(tail: &mut Tail, end: u64, limit: u64) -> Result<()> {
     let generous = end.next_multiple_of(STEP_BYTES).min(limit).max(end);
     for length in [generous, end] {
-        match tail.file.allocate(length) {
+        match tail.file.allocate(tail.allocated, length) {
             Ok(()) => {
                 tail.allocated = length;
                 return Ok(());

@@ -4,7 +4,7 @@
 mod support;
 
 use _raftlog::disk::Disk;
-use _raftlog::errors::Error;
+use _raftlog::errors::{Error, Result};
 use _raftlog::node::Node;
 use _raftlog::simdisk::SimDisk;
 use bytes::Bytes;
@@ -73,15 +73,16 @@ impl World {
         Self { dice: Dice::new(seed), disk, node, machines, serial: 0, fulls: 0, crashes: 0 }
     }
 
-    fn turn(&mut self) {
-        for batch in self.node.ready().unwrap().committed {
+    fn turn(&mut self) -> Result<()> {
+        for batch in self.node.ready()?.committed {
             let machine = &mut self.machines[batch.group as usize];
             machine.take(batch.last_index, batch.entries);
-            self.node.applied(batch.group, batch.last_index).unwrap();
+            self.node.applied(batch.group, batch.last_index)?;
         }
+        Ok(())
     }
 
-    fn propose(&mut self) {
+    fn propose(&mut self) -> Result<()> {
         let size = match self.dice.below(20) {
             0 => 3 * SEGMENT_BYTES,
             1..4 => 900,
@@ -92,10 +93,10 @@ impl World {
         entry.resize(8 + usize::try_from(size).unwrap(), 0xAB);
         let group = u32::try_from(self.dice.below(GROUPS as u64)).unwrap();
         match self.node.propose(group, Bytes::from(entry)) {
-            Ok(()) => {}
             Err(Error::Full) => self.fulls += 1,
-            Err(error) => panic!("{error}"),
+            outcome => outcome?,
         }
+        Ok(())
     }
 
     fn compact(&mut self) {
@@ -117,23 +118,40 @@ impl World {
     fn reopen(&mut self) {
         self.machines.iter_mut().for_each(Machine::crash);
         let applied: Vec<u64> = self.machines.iter().map(|machine| machine.flushed).collect();
+        if self.dice.below(4) == 0 {
+            self.disk.burn_fuse(self.dice.below(8));
+        }
         let names = self.disk.list().unwrap();
-        let opened = open(&self.disk, &applied, SEGMENT_BYTES);
-        self.node = opened.unwrap_or_else(|error| panic!("{error} in {names:?}"));
+        self.node = open(&self.disk, &applied, SEGMENT_BYTES).unwrap_or_else(|error| {
+            assert!(self.disk.is_dark(), "{error} in {names:?}");
+            self.disk.crash();
+            open(&self.disk, &applied, SEGMENT_BYTES).unwrap()
+        });
     }
 
-    fn act(&mut self) {
+    fn act(&mut self) -> Result<()> {
         match self.dice.below(100) {
-            0..45 => self.propose(),
-            45..65 => self.turn(),
-            65..85 => drop(self.node.persist_step().unwrap()),
+            0..45 => self.propose()?,
+            45..65 => self.turn()?,
+            65..85 => drop(self.node.persist_step()?),
             85..94 => self.compact(),
-            94..96 => self.disk.set_free(self.dice.below(3 * SEGMENT_BYTES)),
+            94..95 => self.disk.burn_fuse(self.dice.below(12)),
+            95..96 => self.disk.set_free(self.dice.below(3 * SEGMENT_BYTES)),
             96..98 => self.disk.set_free(u64::MAX),
             98 => self.crash(),
             _ => {
-                self.node.close().unwrap();
+                self.node.close()?;
                 self.reopen();
+            }
+        }
+        Ok(())
+    }
+
+    fn live(&mut self, steps: usize) {
+        for _ in 0..steps {
+            if let Err(error) = self.act() {
+                assert!(self.disk.is_dark(), "{error}");
+                self.crash();
             }
         }
     }
@@ -141,8 +159,9 @@ impl World {
     fn finish(&mut self) {
         self.disk.set_free(u64::MAX);
         self.crash();
+        self.disk.burn_fuse(u64::MAX);
         for _ in 0..40 {
-            self.turn();
+            self.turn().unwrap();
             self.node.persist_step().unwrap();
         }
         for machine in &self.machines {
@@ -156,9 +175,7 @@ fn nothing_acknowledged_is_lost_changed_or_repeated() {
     let (mut fulls, mut crashes) = (0, 0);
     for seed in 0..150 {
         let mut world = World::new(seed);
-        for _ in 0..600 {
-            world.act();
-        }
+        world.live(600);
         world.finish();
         fulls += world.fulls;
         crashes += world.crashes;

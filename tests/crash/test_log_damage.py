@@ -184,3 +184,11 @@ def test_lost_log_is_refused_and_not_replaced_by_an_empty_one(data_dir: Path) ->
     code, stderr = refused_start(data_dir)
     assert code == 1, stderr
     assert re.search(r"^fastnode: .*log", stderr, re.MULTILINE), stderr
+
+
+def test_a_log_that_vanished_before_any_flush_is_refused_too(data_dir: Path) -> None:
+    for segment in (data_dir / "log").iterdir():
+        segment.unlink()
+    code, stderr = refused_start(data_dir)
+    assert code == 1
+    assert "log is empty, its data is lost" in stderr

@@ -199,6 +199,16 @@ def test_missing_part_is_lost_data(created: DataDir, path: Path, name: str) -> N
     assert "its data is lost: restore" in message
 
 
+def test_an_empty_log_is_new_only_before_the_first_start(created: DataDir, path: Path) -> None:
+    created.close()
+    open_data_dir(settings_for(path)).close()
+    (created.log_path / "segment").write_bytes(b"blocks")
+    created.mark_started()
+    open_data_dir(settings_for(path)).close()
+    (created.log_path / "segment").unlink()
+    assert "its data is lost" in refuse_untouched(settings_for(path), StartError)
+
+
 def test_interrupted_creation_is_completed(path: Path) -> None:
     (path / "groups" / "000").mkdir(parents=True)
     (path / "lost+found").mkdir()
