@@ -81,6 +81,8 @@ cdef uint8_t[256] _letters
 
 
 def take_request(bytes buffer not None, Py_ssize_t start, Py_ssize_t searched):
+    if start < 0 or start > PyBytes_GET_SIZE(buffer):
+        return _take_rare(buffer, start, searched)
     # A head that arrives in many packets is scanned when it is whole, not once for each of them.
     if searched > start and buffer.find(_HEAD_END, searched, start + _HEADER_BYTES_MAX) < 0:
         return None
@@ -91,8 +93,6 @@ def take_request(bytes buffer not None, Py_ssize_t start, Py_ssize_t searched):
 cdef tuple plain_request(bytes buffer, Py_ssize_t start):
     cdef const uint8_t* base = <const uint8_t*>PyBytes_AS_STRING(buffer)
     cdef Py_ssize_t size = PyBytes_GET_SIZE(buffer)
-    if start < 0 or start > size:
-        return None
     cdef const uint8_t* at = base + start
     cdef const uint8_t* stop = at + min(size - start, _HEADER_BYTES_MAX)
     cdef bytes method = take_method(&at, stop)

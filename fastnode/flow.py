@@ -20,34 +20,30 @@ class Suspension:
     It may be resumed before it is awaited: the outcome is kept until then.
     """
 
-    __slots__ = ("_error", "_flow", "_is_done", "_value")
+    __slots__ = ("_error", "_flow", "_value", "is_done")
 
     def __init__(self) -> None:
+        self.is_done = False
         self._flow: _Flow | None = None
-        self._is_done = False
         self._value: Any = None
         self._error: BaseException | None = None
 
-    @property
-    def is_done(self) -> bool:
-        return self._is_done
-
     def resume(self, value: Any = None) -> None:
-        assert not self._is_done, "a suspension is resumed once"
-        self._is_done = True
+        assert not self.is_done, "a suspension is resumed once"
+        self.is_done = True
         self._value = value
         if self._flow is not None:
             self._flow.advance(value)
 
     def fail(self, error: BaseException) -> None:
-        assert not self._is_done, "a suspension is resumed once"
-        self._is_done = True
+        assert not self.is_done, "a suspension is resumed once"
+        self.is_done = True
         self._error = error
         if self._flow is not None:
             self._flow.raise_in(error)
 
     def __await__(self) -> Generator["Suspension", Any, Any]:
-        if self._is_done:
+        if self.is_done:
             if self._error is not None:
                 raise self._error
             return self._value

@@ -19,7 +19,7 @@ from fastnode.config import (
     HTTP_PIPELINE_MAX,
     HTTP_WRITE_BUFFER_BYTES_MAX,
 )
-from fastnode.http.http1 import CONTINUE, Refused, Request, RequestParser, Stage
+from fastnode.http.http1 import BETWEEN, CONTINUE, Refused, Request, RequestParser, Stage
 from fastnode.http.response import (
     CLOSE,
     CONTINUE_RESPONSE,
@@ -33,8 +33,12 @@ from fastnode.http.response import (
 LINGER_SECONDS: Final = 5.0
 # Joining head and body copies; above this, two buffers are cheaper than one.
 _JOIN_BYTES_MAX: Final = 64 * 1024
-# By `Stage`, in its order.
-_STAGE_SECONDS: Final = (HTTP_IDLE_SECONDS, HTTP_HEADER_SECONDS, HTTP_BODY_SECONDS, math.inf)
+# `BETWEEN` is not here: it is decided for every request, and a look-up hashes the member in Python.
+_STAGE_SECONDS: Final = {
+    Stage.HEAD: HTTP_HEADER_SECONDS,
+    Stage.BODY: HTTP_BODY_SECONDS,
+    Stage.OVER: math.inf,
+}
 _TIMED_OUT: Final = Refused(408, "the request took too long to arrive")
 
 Respond = Callable[[Request, "Exchange"], None]
@@ -132,7 +136,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._parser = RequestParser()
         self._pending: deque[Exchange] = deque()
-        self._stage = Stage.BETWEEN
+        self._stage: Stage = BETWEEN
         self.deadline = math.inf
         self.has_ended = False  # the client will send nothing more
         self._is_corked = False  # answers are collected until the end of a burst
@@ -175,7 +179,7 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self._is_write_paused = True
         self._set_reading()
-        self._stage = Stage.BETWEEN
+        self._stage = BETWEEN
         self.deadline = self._host.coarse_now + HTTP_BODY_SECONDS
 
     def resume_writing(self) -> None:
@@ -191,7 +195,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        return not self._pending and self._parser.stage is Stage.BETWEEN
+        return not self._pending and self._parser.stage is BETWEEN
 
     def on_answer(self, exchange: Exchange) -> None:
         if self._is_corked or self._is_over or self._pending[0] is not exchange:
@@ -215,7 +219,7 @@ class Connection(asyncio.Protocol):
         self.deadline = math.inf
         if self._is_over or self._is_write_paused:
             self.abort()
-        elif self._parser.stage is Stage.BETWEEN:
+        elif self._parser.stage is BETWEEN:
             self.close()
         else:
             self._parser.end()
@@ -265,7 +269,7 @@ class Connection(asyncio.Protocol):
         self._is_corked = False
 
     def _begin(self, request: Request) -> None:
-        self._stage = Stage.BETWEEN
+        self._stage = BETWEEN
         self._owes_continue = False
         exchange = Exchange(self, request)
         self._pending.append(exchange)
@@ -338,8 +342,11 @@ class Connection(asyncio.Protocol):
         if self._is_over or self._is_write_paused:
             return
         stage = self._parser.stage
-        if self._is_full or (stage is Stage.BETWEEN and self._pending):
+        if self._is_full or (stage is BETWEEN and self._pending):
             self.deadline = math.inf
-        elif stage is not self._stage or stage is Stage.BETWEEN:
+        elif stage is BETWEEN:
+            self.deadline = self._host.coarse_now + HTTP_IDLE_SECONDS
+            self._stage = stage
+        elif stage is not self._stage:
             self.deadline = self._host.coarse_now + _STAGE_SECONDS[stage]
             self._stage = stage

@@ -64,7 +64,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(MessageExtras)
 
 def encode_extras(extras: MessageExtras) -> bytes:
     """The stored form; most messages have nothing besides their body and take no space."""
-    return b"" if extras == NO_EXTRAS else _ENCODER.encode(extras)
+    return b"" if extras is NO_EXTRAS or extras == NO_EXTRAS else _ENCODER.encode(extras)
 
 
 def decode_extras(stored: bytes) -> MessageExtras:

@@ -65,23 +65,24 @@ async def _store(
     service: Service, queue: LiveQueue, call: Call, messages: Sequence[ValidSend]
 ) -> Sequence[PlannedSend]:
     """One transaction for the whole call; on return the messages are durable."""
-    queue.group.require_room()
+    group, keys = queue.group, queue.messages
+    group.require_room()
     for valid in messages:
         if valid.delay_seconds:
             return await _store_delayed(service, queue, call, messages)
-    keys = queue.messages
-    txn = queue.group.begin(service.new_request())
+    request = service.new_request()
+    start_ts, commit_ts = group.stamp()
     encoded, planned = native.plan_sends(
-        txn.request,
-        txn.start_ts,
-        txn.commit_ts,
+        request,
+        start_ts,
+        commit_ts,
         queue.keys.generation,
         keys.total,
         keys.data,
         call.caller.sender_id,
         [(encode_extras(valid.extras), valid.body) for valid in messages],
     )
-    await queue.group.submit_encoded(txn.request, encoded)
+    await group.submit_encoded(request, encoded)
     for message in planned:
         queue.added(message.position, message.record)
     return planned

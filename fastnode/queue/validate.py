@@ -207,12 +207,16 @@ def send_message(
 ) -> ValidSend:
     """`trace_header` is that of the HTTP request; one in the system attributes beats it."""
     body = _checked_body(request, wording)
-    size_bytes = len(body) + attributes_size(request.message_attributes)
+    size_bytes = len(body)
+    if request.message_attributes:
+        size_bytes += attributes_size(request.message_attributes)
     if size_bytes > settings.maximum_message_size:
         limit = settings.maximum_message_size
         reason = f"Message must be shorter than {limit} bytes."
         raise invalid_parameter(f"{wording.size_subject} Reason: {reason}")
-    delay_seconds = _bounded(request.delay_seconds, _DELAY, settings.delay_seconds)
+    delay_seconds = settings.delay_seconds
+    if request.delay_seconds is not None:
+        delay_seconds = _bounded(request.delay_seconds, _DELAY, delay_seconds)
     _check_ids(request, wording)
     attributes = parse_attributes(request.message_attributes)
     system_attributes = parse_system_attributes(request.message_system_attributes)
@@ -242,15 +246,16 @@ def _check_ids(
     request: SendMessageRequest | SendMessageBatchRequestEntry, wording: SendWording
 ) -> None:
     """An empty id counts as given. A group names a tenant on a standard queue."""
-    _check_token("MessageGroupId", request.message_group_id)
+    if request.message_group_id is not None:
+        _check_token("MessageGroupId", request.message_group_id)
     value = request.message_deduplication_id
-    _check_token("MessageDeduplicationId", value)
     if value is not None:
+        _check_token("MessageDeduplicationId", value)
         raise invalid_parameter(wording.deduplication_id_text.format(value=value))
 
 
-def _check_token(parameter: str, value: str | None) -> None:
-    if value is not None and not is_token(value):
+def _check_token(parameter: str, value: str) -> None:
+    if not is_token(value):
         reason = "can only include alphanumeric and punctuation characters. 1 to 128 in length."
         raise invalid_value(value, parameter, f"{parameter} {reason}")
 

@@ -1,13 +1,13 @@
 """The Rust extension behind our own errors: the only file that imports it."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from fastnode import config
 from fastnode._raftlog import LogCorrupt, LogFormat, LogFull, NotLeader, RaftGroups
 from fastnode.errors import DiskFull, StartError, Unavailable
 
-LEADER = "leader"
+LEADER: Final = "leader"
 
 
 class Ready(NamedTuple):
@@ -23,27 +23,14 @@ class Ready(NamedTuple):
 class Groups:
     """All Raft groups of this worker and their one log."""
 
-    def __init__(
-        self, node_id: int, log_path: Path, *, applied: list[int], is_synced: bool
-    ) -> None:
-        try:
-            self._raft = RaftGroups(
-                node_id,
-                str(log_path),
-                len(applied),
-                voters=[node_id],
-                applied=applied,
-                segment_bytes=config.LOG_SEGMENT_BYTES,
-                sync=is_synced,
-            )
-        except (LogCorrupt, LogFormat, OSError) as error:
-            raise StartError(str(error)) from error
-        self.fileno = self._raft.fileno
-        self.tick = self._raft.tick
-        self.applied = self._raft.applied
-        self.compact = self._raft.compact
-        self.status = self._raft.status
-        self.close = self._raft.close
+    def __init__(self, raft: RaftGroups) -> None:
+        self._raft = raft
+        self.fileno = raft.fileno
+        self.tick = raft.tick
+        self.applied = raft.applied
+        self.compact = raft.compact
+        self.status = raft.status
+        self.close = raft.close
 
     def propose(self, group: int, entry: bytes) -> None:
         try:
@@ -55,3 +42,20 @@ class Groups:
 
     def ready(self) -> Ready:
         return Ready(*self._raft.ready())
+
+
+def open_groups(node_id: int, log_path: Path, *, applied: list[int], is_synced: bool) -> Groups:
+    """Recover the log, or begin one. `applied` is how far the engine of each group is."""
+    try:
+        raft = RaftGroups(
+            node_id,
+            str(log_path),
+            len(applied),
+            voters=[node_id],
+            applied=applied,
+            segment_bytes=config.LOG_SEGMENT_BYTES,
+            sync=is_synced,
+        )
+    except (LogCorrupt, LogFormat, OSError) as error:
+        raise StartError(str(error)) from error
+    return Groups(raft)

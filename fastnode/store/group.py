@@ -77,6 +77,10 @@ class Group:
     # --- planning --------------------------------------------------------------------------
 
     def begin(self, request: bytes) -> Txn:
+        return Txn(request, *self.stamp())
+
+    def stamp(self) -> tuple[int, int]:
+        """Start and commit timestamp of a transaction that is planned and submitted at once."""
         position = self._position
         if not self._leads or position.term != self._term:
             raise Unavailable("the group has no leader here")
@@ -85,7 +89,7 @@ class Group:
             or self._submitted_bytes >= config.UNAPPLIED_BYTES_MAX
         ):
             raise Overloaded("too many transactions wait to be applied")
-        return Txn(request, position.commit_ts, self._clock.stamp())
+        return position.commit_ts, self._clock.stamp()
 
     def require_room(self) -> None:
         """New messages are refused first; deletes and changes go on inside the reserve."""

@@ -26,6 +26,8 @@ class Latches:
         """None if all keys are free; otherwise await the result, then look again: another may have
         been faster.
         """
+        if not self._waiting:
+            return None
         for key in keys:
             waiting = self._waiting.get(key)
             if waiting is not None:

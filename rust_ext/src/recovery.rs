@@ -215,9 +215,13 @@ impl Scan<'_> {
     fn set_aside(&self, unused: &[u64], mut spares: Vec<String>) -> Result<Vec<String>> {
         for number in unused.iter().rev() {
             let (name, spare) = (segment::name(*number), segment::spare_name(*number));
-            let moved = self.disk.rename(&name, &spare);
-            moved.map_err(|error| Error::io(format!("set {name} aside"), error))?;
-            spares.push(spare);
+            let failed = |error| Error::io(format!("set {name} aside"), error);
+            if spares.contains(&spare) {
+                self.disk.remove(&name).map_err(failed)?;
+            } else {
+                self.disk.rename(&name, &spare).map_err(failed)?;
+                spares.push(spare);
+            }
         }
         Ok(spares)
     }

@@ -213,8 +213,10 @@ impl Space {
         let Some(file) = self.segments.remove(number) else { return Ok(()) };
         let failed = |error| Error::io(format!("retire {}", segment::name(number)), error);
         let length = file.length().map_err(failed)?;
-        if length == self.segment_bytes && self.spares.len() < SPARES_MAX {
-            let spare = segment::spare_name(number);
+        let spare = segment::spare_name(number);
+        // A segment that recovery set aside has the same name as one that took its number later.
+        let is_welcome = self.spares.len() < SPARES_MAX && !self.spares.contains(&spare);
+        if length == self.segment_bytes && is_welcome {
             self.disk.rename(&segment::name(number), &spare).map_err(failed)?;
             self.spares.push(spare);
             return Ok(());

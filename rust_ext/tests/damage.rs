@@ -42,6 +42,7 @@ fn a_block_torn_at_any_byte_is_repaired() {
         torn.overwrite(&segment::name(1), start, &after[start..cut]);
         let mut node = open(&torn, &[0, 0], 64 * 1024).unwrap();
         assert!(node.log().counters.repaired_bytes > 0, "cut at {cut}");
+        assert!(torn.content(&segment::name(1))[start..].iter().all(|byte| *byte == 0));
         let committed = settle(&mut node);
         assert_eq!(content(&committed, 0).len(), 3, "cut at {cut}");
         assert_eq!(content(&committed, 1).len(), 2, "cut at {cut}");

@@ -245,10 +245,25 @@ fn compaction_makes_room_on_a_full_disk_although_one_group_sleeps() {
     node.applied(0, last).unwrap();
     node.compact(0, last).unwrap();
     settle(&mut node);
-    for _ in 0..10 {
-        node.propose(0, Bytes::from_static(b"room")).unwrap();
-        assert_eq!(content(&settle(&mut node), 0), [Bytes::from_static(b"room")]);
+    for _ in 0..4 {
+        node.propose(0, Bytes::from(vec![2; 300])).unwrap();
+        assert_eq!(content(&settle(&mut node), 0).len(), 1);
     }
+}
+
+#[test]
+fn a_checkpoint_larger_than_a_segment_is_no_obstacle() {
+    let disk = SimDisk::new(11);
+    let mut node = open(&disk, &[0; 100], SEGMENT_BYTES).unwrap();
+    settle(&mut node);
+    for number in 0..20_u8 {
+        node.propose(u32::from(number), Bytes::from(vec![number; 50])).unwrap();
+        settle(&mut node);
+    }
+    drop(node);
+    let mut node = open(&disk, &[0; 100], SEGMENT_BYTES).unwrap();
+    let committed = settle(&mut node);
+    assert!((0..20).all(|group| content(&committed, group).len() == 1));
 }
 
 #[test]

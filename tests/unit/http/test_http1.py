@@ -182,6 +182,7 @@ REFUSED = {
     "no version": (b"GET /\r\n\r\n", 400),
     "empty lines only": (b"\r\n\r\n", 400),
     "two empty lines first": (b"\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n", 400),
+    "carriage return first": (b"\rGET / HTTP/1.1\r\nHost: h\r\n\r\n", 400),
     "unknown method": (b"BREW / HTTP/1.1\r\nHost: h\r\n\r\n", 400),
     "http/2": (b"GET / HTTP/2.0\r\nHost: h\r\n\r\n", 505),
     "http/2 preface": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fastnode.http.head import Request
+from fastnode.http.http1 import Request
 from fastnode.http.identity import Identity, IdentitySettings
 from fastnode.queue.caller import Call, Caller
 from fastnode.queue.errors import SqsError

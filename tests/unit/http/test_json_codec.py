@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from fastnode.http.head import Request
+from fastnode.http.http1 import Request
 from fastnode.http.json_codec import JsonCodec, is_json
 from fastnode.queue.api import ReceiveMessageResponse, SendMessageRequest
 from fastnode.queue.errors import (
