@@ -21,7 +21,7 @@ from fastnode.store.memory_engine import MemoryEngine
 from tests.world import CountingIds, FakeClock
 
 GROUPS = 3
-SEGMENT_BYTES = 1 << 16
+SEGMENT_BYTES = 1 << 18
 
 
 class Node:
@@ -164,7 +164,7 @@ def test_a_stalled_engine_delays_answers_and_loses_none() -> None:
 def test_a_full_disk_refuses_transactions_and_takes_them_again_later() -> None:
     node = Node()
     node.disk.set_free(0)
-    for _ in range(200):
+    for _ in range(600):
         node.add(0)
         node.settle()
         if node.errors:
