@@ -8,7 +8,7 @@ SOURCES := $(shell find fastnode rust_ext/src -name '*.pyx' -o -name '*.pxd' -o 
 PINS = $(shell $(PYTHON) -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb")); print(*$(1))')
 BUILD_TOOLS = $(call PINS,project["build-system"]["requires"])
 DEV_TOOLS = $(call PINS,project["project"]["optional-dependencies"]["dev"])
-COMPILED := _keys _core _plan _http _raftlog
+CYTHON := _keys _core _plan _http
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
@@ -28,7 +28,7 @@ lint: $(VENV)/.dev ## ruff, mypy, stubtest, clippy, rustfmt
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m mypy.stubtest $(addprefix fastnode.,$(COMPILED))
+	$(BIN)/python -m mypy.stubtest $(addprefix fastnode.,$(CYTHON) _raftlog)
 	cd rust_ext && cargo fmt --check && cargo clippy --quiet --locked --all-targets -- -D warnings
 	cd bench/loadgen && cargo fmt --check && cargo clippy --quiet --locked --all-targets -- -D warnings
 
@@ -60,7 +60,8 @@ debug-check: $(VENV)/.dev ## the compiled modules with every bounds check on, ag
 	rm build/cython-profile
 
 annotate: $(VENV)/.dev ## Cython's annotated sources in build/annotate: look for yellow in the hot path
-	$(BIN)/cython --annotate-fullc -3 -o build/annotate/ fastnode/_keys.pyx fastnode/_core.pyx
+	mkdir -p build/annotate
+	for name in $(CYTHON); do $(BIN)/cython --annotate-fullc -3 -o build/annotate/$$name.c fastnode/$$name.pyx; done
 
 format: $(VENV)/.dev ## rewrite Python and Rust sources in the project's format
 	$(BIN)/ruff check --fix .

@@ -6,10 +6,11 @@ engine's state alone.
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from fastnode import native
 from fastnode.native import ADD, DELETE, DROP, FRESH_DELETE, FRESH_PUT, MAX, PUT
+from fastnode.store.engine import Batch
 from fastnode.store.keyspace import APPLIED_KEY
 from fastnode.store.sums import Reader, Sums
 
@@ -35,12 +36,6 @@ class Outcome(NamedTuple):
     status: int
     commit_ts: int
     mask: int
-
-
-class Batch(Protocol):
-    def put(self, key: bytes, value: bytes) -> None: ...
-    def delete(self, key: bytes) -> None: ...
-    def delete_range(self, start: bytes, end: bytes) -> None: ...
 
 
 def load_position(engine: Reader) -> Position:

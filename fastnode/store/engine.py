@@ -9,8 +9,7 @@ What rocksdict 0.3.29 really does, found by trying it, and what we make of it:
   `flush`, `compact_range` and `close` release it. So `flush` belongs in a thread and `write` must
   never wait: every write has `no_slowdown`, and RocksDB answers "Result incomplete: Write stall"
   instead of blocking.
-- A write that is refused has already consumed rocksdict's WriteBatch. Our `Batch` therefore records
-  the operations and can be written again after `WriteStalled`.
+- A write that is refused has already consumed rocksdict's WriteBatch: make a new one to try again.
 - `items()` and `keys()` end silently at a block that fails its checksum, as if there were no more
   keys. Only `iter()` has a status, so scans use it and ask.
 - A step beyond the last wanted row may walk over any number of deleted keys, so a scan stops *on*
@@ -93,31 +92,17 @@ class EngineCorrupt(EngineError):
 
 
 class WriteStalled(OperationError):
-    """Flushing cannot keep up; nothing was written, write the same batch again later."""
+    """Flushing cannot keep up; nothing was written, make the batch again and write it later."""
 
 
-class Batch:
-    """Writes that take effect together, in order. May be written again if the engine refused it."""
+class Batch(Protocol):
+    """Writes that take effect together, in order. Good for one `write`, whatever becomes of it."""
 
-    __slots__ = ("operations",)
-
-    def __init__(self) -> None:
-        # (key, value) puts, (key, None) deletes, (begin, end, None) deletes a range.
-        self.operations: list[tuple[bytes, bytes | None] | tuple[bytes, bytes, None]] = []
-
-    def put(self, key: bytes, value: bytes) -> None:
-        self.operations.append((key, value))
-
-    def delete(self, key: bytes) -> None:
-        self.operations.append((key, None))
-
+    def put(self, key: bytes, value: bytes) -> None: ...
+    def delete(self, key: bytes) -> None: ...
     def delete_range(self, begin: bytes, end: bytes) -> None:
         """Delete every key in [begin, end)."""
-        assert begin <= end
-        self.operations.append((begin, end, None))
-
-    def __len__(self) -> int:
-        return len(self.operations)
+        ...
 
 
 class Engine(Protocol):
@@ -245,12 +230,12 @@ class RocksEngine:
         return keys
 
     def batch(self) -> Batch:
-        return Batch()
+        return WriteBatch(raw_mode=True)
 
     def write(self, batch: Batch) -> None:
-        native = native_batch(batch)
+        assert isinstance(batch, WriteBatch), "a batch of this engine"
         try:
-            self._db.write(native, self._write_options)
+            self._db.write(batch, self._write_options)
         except Exception as error:  # rocksdict has no exception type of its own
             raise typed_error(self.path, error) from error
 
@@ -286,19 +271,6 @@ class RocksEngine:
             iterator.status()
         except Exception as error:  # rocksdict has no exception type of its own
             raise typed_error(self.path, error) from error
-
-
-def native_batch(batch: Batch) -> WriteBatch:
-    native = WriteBatch(raw_mode=True)
-    put = native.put
-    for operation in batch.operations:
-        if len(operation) == 3:
-            native.delete_range(operation[0], operation[1])
-        elif operation[1] is None:
-            native.delete(operation[0])
-        else:
-            put(operation[0], operation[1])
-    return native
 
 
 def typed_error(path: Path, error: Exception) -> Exception:

@@ -7,14 +7,13 @@ meet here. What a transaction does to the engine is decided in `apply.py` alone.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 from fastnode import config, native
 from fastnode.clock import GroupClock
 from fastnode.errors import DiskFull, OperationError, Overloaded, Unavailable
 from fastnode.flow import Suspension
-from fastnode.store.apply import Outcome, Position, apply_entries, load_position
-from fastnode.store.engine import Batch, Engine, WriteStalled
+from fastnode.store.apply import Outcome, apply_entries, load_position
+from fastnode.store.engine import Engine, WriteStalled
 from fastnode.store.latches import Latches
 from fastnode.store.sums import decode_counter
 from fastnode.store.txn import Txn
@@ -24,14 +23,6 @@ LEADER = "leader"
 
 # Who waits for the outcome, the keys that are latched until then, and the size in the log.
 _Submitted = tuple[Suspension, tuple[bytes, ...], int]
-
-
-class _Unwritten(NamedTuple):
-    """A batch that the engine refused for the moment, and what follows once it is written."""
-
-    batch: Batch
-    position: Position
-    outcomes: list[Outcome]
 
 
 class Group:
@@ -57,7 +48,6 @@ class Group:
         self._submitted: dict[bytes, _Submitted] = {}
         self._submitted_bytes = 0
         self._committed: deque[tuple[int, int, Sequence[bytes]]] = deque()
-        self._unwritten: _Unwritten | None = None
         clock.observe(self._position.commit_ts)
 
     # --- reading ---------------------------------------------------------------------------
@@ -138,17 +128,21 @@ class Group:
         self._committed.append((index, term, entries))
 
     def apply(self) -> bool:
-        while self._unwritten or self._committed:
-            if self._unwritten is None:
-                self._unwritten = self._prepare(*self._committed.popleft())
+        while self._committed:
+            index, term, entries = self._committed[0]
+            batch = self._engine.batch()
+            position, outcomes = apply_entries(
+                self._engine, batch, self._position, index=index, term=term, entries=entries
+            )
             try:
-                self._engine.write(self._unwritten.batch)
+                self._engine.write(batch)
             except (WriteStalled, DiskFull):
+                # Nothing was written, and applying again gives the same batch.
                 return False
-            written, self._unwritten = self._unwritten, None
-            self._position = written.position
-            self._clock.observe(written.position.commit_ts)
-            self._finish(written.outcomes)
+            self._committed.popleft()
+            self._position = position
+            self._clock.observe(position.commit_ts)
+            self._finish(outcomes)
         return True
 
     def change_role(self, role: str, term: int) -> None:
@@ -159,13 +153,6 @@ class Group:
         else:
             self._gathered.clear()
             self._fail(list(self._submitted), Unavailable("the group lost its leader"))
-
-    def _prepare(self, index: int, term: int, entries: Sequence[bytes]) -> _Unwritten:
-        batch = self._engine.batch()
-        position, outcomes = apply_entries(
-            self._engine, batch, self._position, index=index, term=term, entries=entries
-        )
-        return _Unwritten(batch, position, outcomes)
 
     def _finish(self, outcomes: Iterable[Outcome]) -> None:
         """Handlers go on in the order of the log, so leader memory follows the applied state."""

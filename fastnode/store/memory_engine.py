@@ -10,6 +10,25 @@ from collections.abc import Sequence
 from fastnode.store.engine import Batch, WriteStalled
 
 
+class MemoryBatch:
+    """Operations in order: (key, value) puts, (key, None) deletes, (begin, end, None) a range."""
+
+    __slots__ = ("operations",)
+
+    def __init__(self) -> None:
+        self.operations: list[tuple[bytes, bytes | None] | tuple[bytes, bytes, None]] = []
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self.operations.append((key, value))
+
+    def delete(self, key: bytes) -> None:
+        self.operations.append((key, None))
+
+    def delete_range(self, begin: bytes, end: bytes) -> None:
+        assert begin <= end
+        self.operations.append((begin, end, None))
+
+
 class MemoryEngine:
     """`Engine` without a disk. `stalled` is set by whoever plays the disk that cannot keep up."""
 
@@ -40,12 +59,15 @@ class MemoryEngine:
         return self._keys[low : min(high, low + limit)]
 
     def batch(self) -> Batch:
-        return Batch()
+        return MemoryBatch()
 
     def write(self, batch: Batch) -> None:
+        """A batch is consumed also when it is refused, as RocksDB's is."""
+        assert isinstance(batch, MemoryBatch), "a batch of this engine"
+        operations, batch.operations = batch.operations, []
         if self.stalled:
             raise WriteStalled
-        for operation in batch.operations:
+        for operation in operations:
             if len(operation) == 3:
                 self._delete_range(operation[0], operation[1])
             elif operation[1] is None:

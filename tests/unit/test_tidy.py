@@ -22,8 +22,8 @@ SOURCE_SUFFIXES: Final = frozenset({".py", ".pyi", ".pyx", ".pxd", ".rs", ".md",
 LINES_MAX: Final = {".py": 400, ".rs": 400, ".pyi": 400, ".pxd": 400, ".pyx": 600}
 FUNCTION_LINES_MAX: Final = 70
 
-COMPILED: Final = frozenset({"_keys", "_core"})
-TWINS: Final = frozenset({"_keys_ref", "_core_ref"})
+COMPILED: Final = frozenset({"_keys", "_core", "_plan", "_http"})
+TWINS: Final = frozenset(f"{name}_ref" for name in COMPILED)
 LEAVES: Final = frozenset({"config", "errors", "clock", "flow", "native"})
 # Leaves of the operator's side: they may build on the others, never the other way round.
 START_LEAVES: Final = frozenset({"settings", "logs", "datadir"})
@@ -35,7 +35,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "store": frozenset({"raft"}),
     "raft": frozenset(),
     "node": frozenset({"http", "cluster", "queue", "store", "raft", "upkeep"}),
-    "upkeep": frozenset({"queue", "store", "raft"}),
+    "upkeep": frozenset({"store", "raft"}),
     "cli": frozenset({"node"}),
     "__main__": frozenset({"cli"}),
 }
@@ -46,8 +46,8 @@ BANNED_CALLS: Final = re.compile(
     r"|uuid\.uuid[14]|print)"
 )
 SANS_IO: Final = re.compile(
-    r"fastnode\.(config|errors|flow|_keys_ref|_core_ref|queue(\..+)?"
-    r"|http\.(http1|head|chunked|identity|sigv4|\w+_codec)"
+    r"fastnode\.(config|errors|flow|_(keys|core|plan|http)_ref|queue(\..+)?"
+    r"|http\.(http1|chunked|identity|sigv4|\w+_codec)"
     r"|store\.(apply|keyspace|latches|records|retry|sums|counters|window)"
     r"|raft\.(driver|lease|conf_change|packets))"
 )

@@ -40,7 +40,7 @@ def test_mode_is_what_the_environment_asks_for() -> None:
 def test_compiled_modules_are_the_ones_loaded() -> None:
     kinds = {type(function).__name__ for function in functions().values()}
     assert kinds == {"cython_function_or_method"}
-    for name in ("fastnode._keys", "fastnode._core", "fastnode._plan"):
+    for name in ("fastnode._keys", "fastnode._core", "fastnode._plan", "fastnode._http"):
         assert str(sys.modules[name].__file__).endswith(".so")
 
 
