@@ -11,10 +11,10 @@ import logging
 import os
 import signal
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from fastnode.clock import GroupClock, SystemClock, SystemIdSource
+from fastnode.clock import GroupClock, IdSource, SystemClock, SystemIdSource
 from fastnode.datadir import DataDir, open_data_dir
 from fastnode.errors import StartError
 from fastnode.flow import start
@@ -135,11 +135,12 @@ async def _run(
     on_ready: Callable[[str, str], None],
 ) -> None:
     await _declare(settings, node.service)
-    ids = SystemIdSource()
     loop = asyncio.get_running_loop()
     hosts = None if settings.insecure else frozenset({settings.listen.host.lower()})
     identity = IdentitySettings(settings.region, f"http://{settings.listen}", hosts)
-    router = Router(OPERATIONS, node.service, identity, lambda: message_id_text(ids.take(16)), log)
+    router = Router(
+        OPERATIONS, node.service, identity, _request_ids(SystemIdSource()).__next__, log
+    )
     sqs = HttpServer(router.respond, now=loop.time)
     admin = HttpServer(Admin(lambda: node.is_ready, node.metrics).respond, now=loop.time)
     sqs_url = await _listen(sqs, settings.listen, "--listen")
@@ -173,6 +174,14 @@ async def _declare(settings: Settings, service: Service) -> None:
 
     start(declare_queues(service, ACCOUNT_DEFAULT, settings.region, settings.queues), finish)
     await done
+
+
+def _request_ids(ids: IdSource) -> Iterator[str]:
+    """Texts in the form of UUIDs, drawn a block at a time."""
+    while True:
+        block = ids.take(4096)
+        for at in range(0, len(block), 16):
+            yield message_id_text(block[at : at + 16])
 
 
 def _calm_garbage_collector() -> None:

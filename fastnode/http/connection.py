@@ -116,6 +116,7 @@ class Connection(asyncio.Protocol):
     """The protocol object of one accepted socket."""
 
     __slots__ = (
+        "_alone",
         "_host",
         "_is_corked",
         "_is_full",
@@ -136,6 +137,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._parser = RequestParser()
         self._pending: deque[Exchange] = deque()
+        # The only exchange, of which nothing complicates the answer: it may be written at once.
+        self._alone: Exchange | None = None
         self._stage: Stage = BETWEEN
         self.deadline = math.inf
         self.has_ended = False  # the client will send nothing more
@@ -153,7 +156,17 @@ class Connection(asyncio.Protocol):
         self.deadline = self._host.coarse_now + HTTP_IDLE_SECONDS
 
     def data_received(self, data: bytes) -> None:
-        if not self._is_over:
+        if self._is_over:
+            return
+        request = None if self._pending else self._parser.take_whole(data)
+        if request is not None and request.method == b"POST" and request.http_version == "1.1":
+            self._stage = BETWEEN
+            self.deadline = math.inf
+            self._alone = exchange = Exchange(self, request)
+            self._pending.append(exchange)
+            self._host.respond(request, exchange)
+        else:
+            self._alone = None
             self._parser.feed(data)
             self._advance()
 
@@ -161,13 +174,14 @@ class Connection(asyncio.Protocol):
         """True keeps the socket open: a client that has only finished sending still gets its
         answers.
         """
+        self._alone = None
         self.has_ended = True
         for exchange in tuple(self._pending):
             exchange.close()
         return bool(self._pending)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._transport = None
+        self._transport = self._alone = None
         self.has_ended = self._is_over = True
         self.deadline = math.inf
         abandoned = tuple(self._pending)
@@ -177,6 +191,7 @@ class Connection(asyncio.Protocol):
         self._host.forget(self)
 
     def pause_writing(self) -> None:
+        self._alone = None
         self._is_write_paused = True
         self._set_reading()
         self._stage = BETWEEN
@@ -198,13 +213,24 @@ class Connection(asyncio.Protocol):
         return not self._pending and self._parser.stage is BETWEEN
 
     def on_answer(self, exchange: Exchange) -> None:
-        if self._is_corked or self._is_over or self._pending[0] is not exchange:
+        if exchange is self._alone and not self._host.is_draining:
+            self._write_alone(exchange)
+        elif self._is_corked or self._is_over or self._pending[0] is not exchange:
             return
-        if self._is_full:
+        elif self._is_full:
             self._advance()
         else:
             self._write_answers()
             self._set_deadline()
+
+    def _write_alone(self, exchange: Exchange) -> None:
+        transport, answer = self._transport, exchange.answer
+        assert transport is not None and answer is not None
+        self._alone = None
+        self._pending.popleft()
+        status, headers, body = answer
+        self.deadline = self._host.coarse_now + HTTP_IDLE_SECONDS
+        transport.write(whole_response(status, headers, b"", body))
 
     def refuse(self, refused: Refused) -> None:
         """Answer with a status and end, once the earlier answers have left."""
@@ -226,12 +252,14 @@ class Connection(asyncio.Protocol):
             self.refuse(_TIMED_OUT)
 
     def close(self) -> None:
+        self._alone = None
         self._is_over = True
         self.deadline = self._host.coarse_now + LINGER_SECONDS
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
+        self._alone = None
         self._is_over = True
         if self._transport is not None:
             self._transport.abort()
@@ -253,30 +281,29 @@ class Connection(asyncio.Protocol):
         return self._is_write_paused or len(self._pending) >= HTTP_PIPELINE_MAX
 
     def _take_requests(self) -> None:
-        next_event = self._parser.next_event
+        next_event, pending = self._parser.next_event, self._pending
         self._is_corked = self._is_full = True
-        while not self._is_blocked():
+        while not self._is_write_paused and len(pending) < HTTP_PIPELINE_MAX:
             event = next_event()
             if event is None:
                 self._is_full = False
                 break
             if type(event) is Request:
-                self._begin(event)
+                self._stage = BETWEEN
+                self._owes_continue = False
+                exchange = Exchange(self, event)
+                pending.append(exchange)
+                self._host.respond(event, exchange)
             elif event is CONTINUE:
                 self._owes_continue = True
             else:
                 self.refuse(cast(Refused, event))
         self._is_corked = False
 
-    def _begin(self, request: Request) -> None:
-        self._stage = BETWEEN
-        self._owes_continue = False
-        exchange = Exchange(self, request)
-        self._pending.append(exchange)
-        self._host.respond(request, exchange)
-
     def _write_answers(self) -> None:
         pending = self._pending
+        if pending and pending[0].answer is None and not self._owes_continue:
+            return
         parts: list[bytes] = []
         is_last = False
         while pending and pending[0].answer is not None and not is_last:

@@ -108,6 +108,21 @@ class RequestParser:
             self._searched = 0
         self._at = 0
 
+    def take_whole(self, data: bytes) -> Request | None:
+        """The request that `data` is, if it is one and no more, and nothing is under way; as nearly
+        all packets are. Otherwise nothing has happened, and `data` wants to be fed.
+        """
+        if self._buffer or self._request is not None or self._is_over:
+            return None
+        try:
+            taken = take_request(data, 0, 0)
+        except RefusedError:
+            return None
+        if taken is None:
+            return None
+        request, end, missing = taken
+        return request if not missing and end == len(data) and request.keep_alive else None
+
     def next_event(self) -> Event | None:
         """The next event, or None until more is fed. After `Refused`, or a request that does not
         keep the connection alive, there is none ever again.

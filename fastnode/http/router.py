@@ -10,11 +10,12 @@ from typing import Any, Final
 
 from fastnode.errors import DeadlineExceeded, DiskFull, OperationError, Overloaded
 from fastnode.flow import start
-from fastnode.http.codec import Codec, Operation
+from fastnode.http.codec import Codec, Operation, Rendered
 from fastnode.http.connection import Exchange
 from fastnode.http.http1 import Request
 from fastnode.http.identity import Identity, IdentitySettings
 from fastnode.http.json_codec import JsonCodec, is_json
+from fastnode.http.send_lane import SendLane
 from fastnode.http.xml_error import encode_xml_error, refuse_query
 from fastnode.queue.caller import Call, Caller
 from fastnode.queue.errors import SqsError, internal_failure, service_unavailable
@@ -43,8 +44,11 @@ class Router:
         self._request_ids = request_ids
         self._log = log
         self._json = JsonCodec(operations)
+        self._lane = SendLane(self._identity, service, request_ids, self._fail)
 
     def respond(self, request: Request, exchange: Exchange) -> None:
+        if self._lane.take(request, exchange):
+            return
         if is_json(request):
             self._run(self._json, request, exchange)
         else:
@@ -65,6 +69,9 @@ class Router:
         if exchange.answer is None:
             call.watch()
 
+    def _fail(self, exchange: Exchange, request_id: str, error: OperationError) -> None:
+        exchange.reply(*_unavailable(self._json, request_id, error))
+
     def _refuse(self, request: Request, exchange: Exchange) -> None:
         request_id = self._request_ids()
         try:
@@ -75,10 +82,15 @@ class Router:
             exchange.reply(*refuse_query(request, request_id))
 
 
+def _unavailable(codec: Codec, request_id: str, error: OperationError) -> Rendered:
+    refusal = service_unavailable(_UNAVAILABLE_TEXTS.get(type(error), _UNAVAILABLE))
+    return codec.encode_error(refusal, request_id, error.retry_after_seconds)
+
+
 class _HttpCall(Call):
     """One handler at work, and where its result goes."""
 
-    __slots__ = ("_codec", "_exchange", "_log", "_operation")
+    __slots__ = ("_codec", "_exchange", "_log", "_operation", "_request")
 
     def __init__(
         self,
@@ -90,18 +102,25 @@ class _HttpCall(Call):
         operation: Operation,
         log: logging.Logger,
     ) -> None:
-        headers = request.headers
-        trace_header = headers.get(b"x-amzn-trace-id")
-        super().__init__(
-            caller,
-            request_id,
-            trace_header.decode("latin-1") if trace_header else None,
-            headers.get(b"amz-sdk-invocation-id"),
-        )
+        # The fields of `Call`, without a second call: this runs once per request.
+        self.caller = caller
+        self.request_id = request_id
+        self.is_gone = False
+        self.on_gone = None
+        self._request = request
         self._exchange = exchange
         self._codec = codec
         self._operation = operation
         self._log = log
+
+    @property
+    def trace_header(self) -> str | None:
+        value = self._request.headers.get(b"x-amzn-trace-id")
+        return value.decode("latin-1") if value else None
+
+    @property
+    def invocation(self) -> bytes | None:
+        return self._request.headers.get(b"amz-sdk-invocation-id")
 
     def watch(self) -> None:
         """Learn when the client goes away, or that it has gone already."""
@@ -117,9 +136,7 @@ class _HttpCall(Call):
         elif isinstance(error, SqsError):
             rendered = self._codec.encode_error(error, request_id)
         elif isinstance(error, OperationError):
-            text = _UNAVAILABLE_TEXTS.get(type(error), _UNAVAILABLE)
-            refusal = service_unavailable(text)
-            rendered = self._codec.encode_error(refusal, request_id, error.retry_after_seconds)
+            rendered = _unavailable(self._codec, request_id, error)
         else:
             action = self._operation.name
             self._log.error("bug in %s request_id=%s", action, request_id, exc_info=error)

@@ -29,22 +29,23 @@ class Call:
     written.
     """
 
-    __slots__ = ("caller", "invocation", "is_gone", "on_gone", "request_id", "trace_header")
+    __slots__ = ("caller", "is_gone", "on_gone", "request_id")
 
-    def __init__(
-        self,
-        caller: Caller,
-        request_id: str,
-        trace_header: str | None = None,
-        invocation: bytes | None = None,
-    ) -> None:
+    def __init__(self, caller: Caller, request_id: str) -> None:
         self.caller = caller
         self.request_id = request_id
-        self.trace_header = trace_header
-        # The same for all attempts of one call, so that a repeated call can be recognised.
-        self.invocation = invocation
         self.is_gone = False
         self.on_gone: Callable[[], None] | None = None
+
+    @property
+    def trace_header(self) -> str | None:
+        """What the transport carried for X-Ray."""
+        return None
+
+    @property
+    def invocation(self) -> bytes | None:
+        """The same for all attempts of one call, so that a repeated call can be recognised."""
+        return None
 
     def leave(self) -> None:
         """The client is gone. Called by whoever watches the connection."""

@@ -18,6 +18,8 @@ _BATCH_ID_MATCH: Final = re.compile(r"[A-Za-z0-9_-]{1,80}").fullmatch
 
 def encode_text(text: str) -> bytes | None:
     """The UTF-8 form of text, or None when it has a character that the API forbids."""
+    if text.isascii() and text.isprintable():
+        return text.encode()
     try:
         encoded = text.encode()
     except UnicodeEncodeError:  # A lone surrogate.

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Sequence
 
 from fastnode import native
+from fastnode.flow import Suspension
 from fastnode.native import MESSAGE_DELAYED, PlannedSend
 from fastnode.queue import batch, validate
 from fastnode.queue.api import (
@@ -65,13 +66,29 @@ async def _store(
     service: Service, queue: LiveQueue, call: Call, messages: Sequence[ValidSend]
 ) -> Sequence[PlannedSend]:
     """One transaction for the whole call; on return the messages are durable."""
-    group, keys = queue.group, queue.messages
-    group.require_room()
-    for valid in messages:
-        if valid.delay_seconds:
-            return await _store_delayed(service, queue, call, messages)
+    queue.group.require_room()
+    if any(valid.delay_seconds for valid in messages):
+        return await _store_delayed(service, queue, call, messages)
+    drafts = [(encode_extras(valid.extras), valid.body) for valid in messages]
+    request, encoded, planned = plan_plain(service, queue, call.caller.sender_id, drafts)
+    outcome = Suspension()
+    queue.group.submit_encoded(request, encoded, outcome)
+    await outcome
+    for message in planned:
+        queue.added(message.position, message.record)
+    return planned
+
+
+def plan_plain(
+    service: Service, queue: LiveQueue, sender: str, drafts: Sequence[tuple[bytes, bytes]]
+) -> tuple[bytes, bytes, list[PlannedSend]]:
+    """Plan messages that are not delayed, each (extras, body): identity, transaction, messages.
+
+    To be submitted at once; `OperationError` if nothing can be planned now.
+    """
+    keys = queue.messages
     request = service.new_request()
-    start_ts, commit_ts = group.stamp()
+    start_ts, commit_ts = queue.group.stamp()
     encoded, planned = native.plan_sends(
         request,
         start_ts,
@@ -79,13 +96,10 @@ async def _store(
         queue.keys.generation,
         keys.total,
         keys.data,
-        call.caller.sender_id,
-        [(encode_extras(valid.extras), valid.body) for valid in messages],
+        sender,
+        drafts,
     )
-    await group.submit_encoded(request, encoded)
-    for message in planned:
-        queue.added(message.position, message.record)
-    return planned
+    return request, encoded, planned
 
 
 async def _store_delayed(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from fastnode import config, native
 from fastnode.clock import IdSource
-from fastnode.queue.caller import Call
+from fastnode.queue.caller import Call, Caller
 from fastnode.queue.errors import queue_does_not_exist
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.long_poll import Alarm
@@ -36,6 +36,17 @@ class Service:
 
     def new_secret(self) -> bytes:
         return self._ids.take(16)
+
+    def live_queue(self, caller: Caller, queue_url: str | None) -> LiveQueue | None:
+        """The queue that a call means, if it is in memory and nobody is changing it."""
+        resolved = self._resolved.get(queue_url or "")
+        if resolved is None:
+            return None
+        account, name = resolved
+        queue = self._live.get((account or caller.account, caller.region, name))
+        if queue is None or queue.group.latches.is_held(queue.keys.generation):
+            return None
+        return queue
 
     async def queue(self, call: Call, queue_url: str | None) -> LiveQueue:
         """The queue that a call means. Waits while it is being purged or deleted."""

@@ -9,7 +9,16 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from fastnode import native
-from fastnode.native import ADD, DELETE, DROP, FRESH_DELETE, FRESH_PUT, MAX, PUT
+from fastnode.native import (
+    ADD,
+    DELETE,
+    DROP,
+    FRESH_DELETE,
+    FRESH_PUT,
+    MAX,
+    PUT,
+    Transaction,
+)
 from fastnode.store.engine import Batch
 from fastnode.store.keyspace import APPLIED_KEY
 from fastnode.store.sums import Reader, Sums
@@ -29,13 +38,8 @@ class Position(NamedTuple):
     commit_ts: int
 
 
-class Outcome(NamedTuple):
-    """What became of a transaction; `commit_ts` and `mask` are those that landed."""
-
-    request: bytes
-    status: int
-    commit_ts: int
-    mask: int
+# What became of a transaction: (the transaction, its status).
+Outcome = tuple[Transaction, int]
 
 
 def load_position(engine: Reader) -> Position:
@@ -67,9 +71,7 @@ def apply_entries(
             if status == APPLIED:
                 commit_ts = transaction.commit_ts
                 _write(transaction.writes, batch, sums)
-            outcomes.append(
-                Outcome(transaction.request, status, transaction.commit_ts, transaction.mask)
-            )
+            outcomes.append((transaction, status))
     sums.write(batch)
     after = Position(index, term, commit_ts)
     batch.put(APPLIED_KEY, _encode_position(after))

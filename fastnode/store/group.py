@@ -7,6 +7,7 @@ meet here. What a transaction does to the engine is decided in `apply.py` alone.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from fastnode import config, native
 from fastnode.clock import GroupClock
@@ -21,8 +22,15 @@ from fastnode.store.txn import Txn
 LEADER = "leader"
 
 
+class Waiting(Protocol):
+    """Who is told the outcome, once."""
+
+    def resume(self, outcome: Outcome) -> None: ...
+    def fail(self, error: OperationError) -> None: ...
+
+
 # Who waits for the outcome, the keys that are latched until then, and the size in the log.
-_Submitted = tuple[Suspension, tuple[bytes, ...], int]
+_Submitted = tuple[Waiting, tuple[bytes, ...], int]
 
 
 class Group:
@@ -93,18 +101,18 @@ class Group:
         latched = txn.latched_keys()
         if latched:
             self.latches.hold(latched)
-        return self.submit_encoded(txn.request, txn.encode(), latched)
+        outcome = Suspension()
+        self.submit_encoded(txn.request, txn.encode(), outcome, latched)
+        return outcome
 
     def submit_encoded(
-        self, request: bytes, encoded: bytes, latched: tuple[bytes, ...] = ()
-    ) -> Suspension:
+        self, request: bytes, encoded: bytes, waiting: Waiting, latched: tuple[bytes, ...] = ()
+    ) -> None:
         """As `submit`, for a transaction that compiled code has planned and encoded."""
-        outcome = Suspension()
-        self._submitted[request] = outcome, latched, len(encoded)
+        self._submitted[request] = waiting, latched, len(encoded)
         self._submitted_bytes += len(encoded)
         self._gathered.append((request, encoded))
         self.on_gathered(self.number)
-        return outcome
 
     # --- the machine that Raft drives ------------------------------------------------------
 
@@ -158,23 +166,23 @@ class Group:
         """Handlers go on in the order of the log, so leader memory follows the applied state."""
         waiting: list[Suspension] = []
         for outcome in outcomes:
-            submitted = self._submitted.pop(outcome.request, None)
+            submitted = self._submitted.pop(outcome[0].request, None)
             if submitted is None:
                 continue
-            suspension, latched, size = submitted
+            owner, latched, size = submitted
             self._submitted_bytes -= size
             if latched:
                 waiting += self.latches.release(latched)
-            suspension.resume(outcome)
+            owner.resume(outcome)
         for suspension in waiting:
             suspension.resume()
 
     def _fail(self, requests: Iterable[bytes], error: OperationError) -> None:
         waiting: list[Suspension] = []
         for request in requests:
-            suspension, latched, size = self._submitted.pop(request)
+            owner, latched, size = self._submitted.pop(request)
             self._submitted_bytes -= size
             waiting += self.latches.release(latched)
-            suspension.fail(error)
+            owner.fail(error)
         for suspension in waiting:
             suspension.resume()

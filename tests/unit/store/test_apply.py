@@ -31,7 +31,7 @@ def run(engine: MemoryEngine, entries: list[bytes]) -> list[int]:
     index = before.applied_index + len(entries)
     _, outcomes = apply_entries(engine, batch, before, index=index, term=1, entries=entries)
     engine.write(batch)
-    return [outcome.status for outcome in outcomes]
+    return [status for _, status in outcomes]
 
 
 def rows(engine: MemoryEngine) -> list[tuple[bytes, bytes]]:
