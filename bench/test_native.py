@@ -82,6 +82,7 @@ CASES = {
     "decode_state": Case(9.0, (STATE,)),
     "encode_transaction": Case(8.0, SEND),
     "encode_entry": Case(7.0, (BATCH,)),
+    "encode_text": Case(1.5, ("x" * 200,)),
     "plan_sends": Case(
         4.0,
         (

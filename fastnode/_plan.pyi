@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from fastnode._plan_ref import PlannedSend
 
+def encode_text(text: str) -> bytes | None: ...
 def plan_sends(
     request: bytes,
     start_ts: int,

@@ -1,4 +1,4 @@
-"""The plain version of planning a send: ids, digests, records and the transaction, in one step.
+"""The plain version of planning a send: the text of a body, ids, digests, records, transaction.
 
 `_plan.pyx` does the same in C. Delayed messages are not planned here: they have state and a timer
 from the start, and `queue/send.py` plans them write by write.
@@ -6,7 +6,7 @@ from the start, and `queue/send.py` plans them write by write.
 
 import hashlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from fastnode._core_ref import (
     ADD,
@@ -17,6 +17,25 @@ from fastnode._core_ref import (
     message_id_text,
 )
 from fastnode._keys_ref import message_key
+
+_CONTROLS: Final = bytes(set(range(0x20)) - {0x09, 0x0A, 0x0D})
+_NONCHARACTERS: Final = ("\ufffe".encode(), "\uffff".encode())
+
+
+def encode_text(text: str) -> bytes | None:
+    """The UTF-8 form of text, or None when it has a character that the API forbids: a control
+    character but tab, line feed and carriage return, a surrogate, U+FFFE or U+FFFF.
+    """
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError:  # A lone surrogate.
+        return None
+    if len(encoded.translate(None, _CONTROLS)) != len(encoded):
+        return None
+    # In UTF-8 these three bytes in a row are always that one character.
+    if not text.isascii() and any(one in encoded for one in _NONCHARACTERS):
+        return None
+    return encoded
 
 
 class PlannedSend(NamedTuple):

@@ -84,7 +84,7 @@ if COMPILED:
             timer_key,
             tombstone_key,
         )
-        from fastnode._plan import plan_sends
+        from fastnode._plan import encode_text, plan_sends
     except ImportError as error:
         raise ImportError(
             f"the compiled modules cannot be loaded ({error}); run `make build`,"
@@ -129,7 +129,7 @@ else:
         timer_key,
         tombstone_key,
     )
-    from fastnode._plan_ref import plan_sends
+    from fastnode._plan_ref import encode_text, plan_sends
 
 __all__ = [
     "ADD",
@@ -174,6 +174,7 @@ __all__ = [
     "encode_message",
     "encode_receipt",
     "encode_state",
+    "encode_text",
     "encode_transaction",
     "group_key",
     "home_group",

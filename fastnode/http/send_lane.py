@@ -16,9 +16,8 @@ from fastnode.http.connection import Exchange
 from fastnode.http.http1 import Request
 from fastnode.http.identity import Identity
 from fastnode.http.json_codec import CONTENT_TYPE
-from fastnode.native import PlannedSend
+from fastnode.native import PlannedSend, encode_text
 from fastnode.queue.api import SendMessageRequest
-from fastnode.queue.characters import encode_text
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.send import plan_plain
 from fastnode.queue.service import Service
@@ -100,8 +99,8 @@ class _Pending:
         self._fail = fail
 
     def resume(self, _outcome: object = None) -> None:
-        message_id, body_md5, position, record = self._planned
-        self._queue.added(position, record)
+        message_id, body_md5, _, _ = self._planned
+        self._queue.added((self._planned,))
         body = f'{{"MessageId":"{message_id}","MD5OfMessageBody":"{body_md5}"}}'
         self._exchange.reply(200, _HEADERS % self._request_id.encode(), body.encode())
 

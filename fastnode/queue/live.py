@@ -5,10 +5,11 @@ did, in log order), and can be thrown away at any time: everything in it can be 
 engine.
 """
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from fastnode import config, native
-from fastnode.native import MessageRecord, MessageState
+from fastnode.native import MessageRecord, MessageState, PlannedSend
 from fastnode.queue.attributes import settings_of
 from fastnode.queue.long_poll import Alarm, Waiter, Waiters
 from fastnode.queue.timers import Timer, Timers
@@ -176,8 +177,10 @@ class LiveQueue:
 
     # --- what transactions did ---------------------------------------------------------------
 
-    def added(self, position: int, stored: bytes) -> None:
-        self.waiting.append(position, stored)
+    def added(self, messages: Iterable[PlannedSend]) -> None:
+        append = self.waiting.append
+        for _, _, position, record in messages:
+            append(position, record)
         if self.waiters:
             self.waiters.wake_one()
 

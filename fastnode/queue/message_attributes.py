@@ -12,8 +12,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from fastnode.native import encode_text
 from fastnode.queue.api import MessageAttributeValue
-from fastnode.queue.characters import encode_text, utf8_size
+from fastnode.queue.characters import utf8_size
 from fastnode.queue.digest import Attribute
 from fastnode.queue.errors import (
     INVALID_CHARACTERS,

@@ -50,16 +50,23 @@ async def send_message_batch(
     if accepted:
         stored = await _store(service, queue, call, [valid for _, valid in accepted])
     successful = [
-        SendMessageBatchResultEntry(
-            entry_id,
-            message.message_id,
-            message.body_md5,
-            attributes_md5(valid.extras.attributes),
-            attributes_md5(valid.system_attributes),
-        )
+        _result(entry_id, valid, message)
         for (entry_id, valid), message in zip(accepted, stored, strict=True)
     ]
     return SendMessageBatchResponse(successful, failed)
+
+
+def _result(entry_id: str, valid: ValidSend, stored: PlannedSend) -> SendMessageBatchResultEntry:
+    attributes = valid.extras.attributes
+    if not attributes and not valid.system_attributes:
+        return SendMessageBatchResultEntry(entry_id, stored.message_id, stored.body_md5)
+    return SendMessageBatchResultEntry(
+        entry_id,
+        stored.message_id,
+        stored.body_md5,
+        attributes_md5(attributes),
+        attributes_md5(valid.system_attributes),
+    )
 
 
 async def _store(
@@ -74,8 +81,7 @@ async def _store(
     outcome = Suspension()
     queue.group.submit_encoded(request, encoded, outcome)
     await outcome
-    for message in planned:
-        queue.added(message.position, message.record)
+    queue.added(planned)
     return planned
 
 
@@ -120,7 +126,7 @@ async def _store_delayed(
             visible_at = _visible_at(txn, delay)
             queue.scheduled(Timer(visible_at, message.position, False))
         else:
-            queue.added(message.position, message.record)
+            queue.added((message,))
     return planned
 
 

@@ -21,6 +21,7 @@ from fastnode.config import (
     VISIBILITY_SECONDS_MAX,
     WAIT_SECONDS_MAX,
 )
+from fastnode.native import encode_text
 from fastnode.queue.api import (
     ChangeMessageVisibilityBatchRequestEntry,
     ChangeMessageVisibilityRequest,
@@ -34,7 +35,7 @@ from fastnode.queue.api import (
     SendMessageRequest,
 )
 from fastnode.queue.attributes import QueueSettings, parse_create
-from fastnode.queue.characters import encode_text, is_token, utf8_size
+from fastnode.queue.characters import is_token, utf8_size
 from fastnode.queue.digest import Attribute
 from fastnode.queue.errors import (
     invalid_message_contents,

@@ -77,6 +77,9 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     ),
     "encode_entry": st.tuples(st.lists(own.blobs)),
     "decode_entry": st.tuples(entries),
+    "encode_text": st.tuples(
+        st.one_of(texts, st.text(st.sampled_from("a\t\x00\x1f é\ufffd\ufffe\uffff\ud800😀")))
+    ),
     "plan_sends": st.tuples(
         sixteens,
         numbers,
@@ -85,7 +88,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
         own.blobs,
         own.blobs,
         texts,
-        st.lists(st.tuples(own.blobs, own.blobs), max_size=17),
+        st.lists(st.tuples(own.blobs, st.binary(max_size=200)), max_size=17),
     ),
 }
 
