@@ -21,6 +21,7 @@ from fastnode.queue.api import SendMessageRequest
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.send import plan_plain
 from fastnode.queue.service import Service
+from fastnode.queue.validate import is_plain
 
 TARGET: Final = b"AmazonSQS.SendMessage"
 _HEADERS: Final = b"Content-Type: " + CONTENT_TYPE + b"\r\nx-amzn-RequestId: %b\r\n"
@@ -51,7 +52,7 @@ class SendLane:
             queue = self._service.live_queue(caller, sent.queue_url)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
-        if queue is None or not _is_plain(sent):
+        if queue is None or not is_plain(sent):
             return False
         body = encode_text(sent.message_body or "")
         settings, group = queue.settings, queue.group
@@ -67,16 +68,6 @@ class SendLane:
         pending = _Pending(exchange, queue, planned, self._request_ids(), self._fail)
         group.submit_encoded(call, encoded, pending)
         return True
-
-
-def _is_plain(sent: SendMessageRequest) -> bool:
-    return (
-        sent.delay_seconds is None
-        and sent.message_attributes is None
-        and sent.message_system_attributes is None
-        and sent.message_deduplication_id is None
-        and sent.message_group_id is None
-    )
 
 
 class _Pending:

@@ -95,18 +95,18 @@ def _checked_entries(entries: Sequence[E] | None, shape: str) -> Sequence[E]:
     if len(entries) > BATCH_ENTRIES_MAX:
         text = f"Maximum number of entries per request are {BATCH_ENTRIES_MAX}."
         raise sqs_error("TooManyEntriesInBatchRequest", f"{text} You have sent {len(entries)}.")
-    if not all(is_batch_entry_id(entry.id or "") for entry in entries):
-        raise sqs_error("InvalidBatchEntryId", _BAD_ID_TEXT)
-    _check_distinct(entries)
+    for entry in entries:
+        if not is_batch_entry_id(entry.id or ""):
+            raise sqs_error("InvalidBatchEntryId", _BAD_ID_TEXT)
+    _check_distinct([entry.id for entry in entries])
     return entries
 
 
-def _check_distinct(entries: Sequence[Entry]) -> None:
-    seen: set[str | None] = set()
-    for entry in entries:
-        if entry.id in seen:
-            raise sqs_error("BatchEntryIdsNotDistinct", f"Id {entry.id} repeated.")
-        seen.add(entry.id)
+def _check_distinct(ids: Sequence[str | None]) -> None:
+    if len(set(ids)) == len(ids):
+        return
+    first = next(each for index, each in enumerate(ids) if each in ids[:index])
+    raise sqs_error("BatchEntryIdsNotDistinct", f"Id {first} repeated.")
 
 
 def _check_total_size(entries: Sequence[SendMessageBatchRequestEntry]) -> None:

@@ -207,6 +207,31 @@ def send_message(
     wording: SendWording = SINGLE_SEND,
 ) -> ValidSend:
     """`trace_header` is that of the HTTP request; one in the system attributes beats it."""
+    body = encode_text(request.message_body or "")
+    if body and trace_header is None and is_plain(request):
+        size_bytes = len(body)
+        if size_bytes <= settings.maximum_message_size:
+            return ValidSend(body, NO_EXTRAS, (), settings.delay_seconds, size_bytes)
+    return _send_with_extras(request, settings, trace_header, wording)
+
+
+def is_plain(request: SendMessageRequest | SendMessageBatchRequestEntry) -> bool:
+    """Nothing but a body, as most messages are: nothing else is left to check."""
+    return (
+        request.message_attributes is None
+        and request.delay_seconds is None
+        and request.message_group_id is None
+        and request.message_system_attributes is None
+        and request.message_deduplication_id is None
+    )
+
+
+def _send_with_extras(
+    request: SendMessageRequest | SendMessageBatchRequestEntry,
+    settings: QueueSettings,
+    trace_header: str | None,
+    wording: SendWording,
+) -> ValidSend:
     body = _checked_body(request, wording)
     size_bytes = len(body)
     if request.message_attributes:
@@ -229,7 +254,10 @@ def send_message(
 
 def message_size(request: SendMessageRequest | SendMessageBatchRequestEntry) -> int:
     """Bytes of body and attributes, whether or not they are valid."""
-    return utf8_size(request.message_body or "") + attributes_size(request.message_attributes)
+    size = utf8_size(request.message_body or "")
+    return (
+        size + attributes_size(request.message_attributes) if request.message_attributes else size
+    )
 
 
 def _checked_body(

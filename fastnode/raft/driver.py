@@ -22,6 +22,11 @@ class Machine(Protocol):
     @property
     def applied_index(self) -> int: ...
 
+    @property
+    def gathered_count(self) -> int:
+        """Transactions that wait for an entry."""
+        ...
+
     def take_entry(self) -> bytes | None:
         """Gathered transactions as one entry of bounded size; None when nothing is left."""
         ...
@@ -49,6 +54,9 @@ class Driver:
         self._machines = machines
         self.is_persisting = False
         self.stalled: dict[int, None] = {}
+
+    def gathered_count(self, groups: Iterable[int]) -> int:
+        return sum(self._machines[group].gathered_count for group in groups)
 
     def propose(self, groups: Iterable[int]) -> None:
         """One entry per group and turn: an entry per transaction costs several times as much."""

@@ -22,7 +22,6 @@ class Runtime:
         self._groups = groups
         self._driver: Driver
         self._dirty: dict[int, None] = {}
-        self._gathered = 0
         self._is_gathering = False
         self._ticker: asyncio.TimerHandle | None = None
         self._retry: asyncio.TimerHandle | None = None
@@ -40,8 +39,7 @@ class Runtime:
                 handle.cancel()
 
     def gathered(self, group: int) -> None:
-        """A transaction of the group waits to be proposed."""
-        self._gathered += 1
+        """Transactions of the group wait to be proposed."""
         self._dirty[group] = None
         if not self._is_gathering and not self._driver.is_persisting:
             self._begin_gathering()
@@ -64,11 +62,12 @@ class Runtime:
 
     def _begin_gathering(self) -> None:
         self._is_gathering = True
-        self._loop.call_soon(self._gather, self._gathered, config.GATHER_TURNS_MAX)
+        self._loop.call_soon(self._gather, 1, config.GATHER_TURNS_MAX)
 
     def _gather(self, seen: int, turns_left: int) -> None:
-        if self._gathered != seen and turns_left > 0:
-            self._loop.call_soon(self._gather, self._gathered, turns_left - 1)
+        count = self._driver.gathered_count(self._dirty)
+        if count > seen and turns_left > 0:
+            self._loop.call_soon(self._gather, count, turns_left - 1)
             return
         self._is_gathering = False
         dirty, self._dirty = self._dirty, {}

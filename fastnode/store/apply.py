@@ -9,16 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from fastnode import native
-from fastnode.native import (
-    ADD,
-    DELETE,
-    DROP,
-    FRESH_DELETE,
-    FRESH_PUT,
-    MAX,
-    PUT,
-    Transaction,
-)
+from fastnode.native import ADD, DELETE, DROP, FRESH_DELETE, FRESH_PUT, MAX, PUT
 from fastnode.store.engine import Batch
 from fastnode.store.keyspace import APPLIED_KEY
 from fastnode.store.sums import Reader, Sums
@@ -38,8 +29,8 @@ class Position(NamedTuple):
     commit_ts: int
 
 
-# What became of a transaction: (the transaction, its status).
-Outcome = tuple[Transaction, int]
+# What became of a transaction: (its request, its status).
+Outcome = tuple[bytes, int]
 
 
 def load_position(engine: Reader) -> Position:
@@ -66,12 +57,13 @@ def apply_entries(
     outcomes: list[Outcome] = []
     commit_ts = before.commit_ts
     for entry in entries:
-        for transaction in native.decode_entry(entry):
-            status = APPLIED if transaction.commit_ts > commit_ts else STALE
-            if status == APPLIED:
-                commit_ts = transaction.commit_ts
-                _write(transaction.writes, batch, sums)
-            outcomes.append((transaction, status))
+        for request, _, stamped, _, _, _, writes in native.decode_entry(entry):
+            if stamped > commit_ts:
+                commit_ts = stamped
+                _write(writes, batch, sums)
+                outcomes.append((request, APPLIED))
+            else:
+                outcomes.append((request, STALE))
     sums.write(batch)
     after = Position(index, term, commit_ts)
     batch.put(APPLIED_KEY, _encode_position(after))

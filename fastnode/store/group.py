@@ -36,7 +36,7 @@ _Submitted = tuple[Waiting, tuple[bytes, ...], int]
 class Group:
     def __init__(self, number: int, engine: Engine, clock: GroupClock) -> None:
         self.number = number
-        # Told for every submitted transaction; the shell that proposes puts itself here.
+        # Told when a first transaction is gathered; the shell that proposes puts itself here.
         self.on_gathered: Callable[[int], None] = lambda _group: None
         self.latches = Latches()
         self.accepts_messages = True
@@ -51,7 +51,10 @@ class Group:
         self._position = load_position(engine)
         self._term = 0
         self._leads = False
-        self._gathered: list[tuple[bytes, bytes]] = []
+        # Encoded transactions that no entry has taken yet, and their requests beside them.
+        self._gathered: list[bytes] = []
+        self._requests: list[bytes] = []
+        self._gathered_bytes = 0
         self._taken: list[bytes] = []
         self._submitted: dict[bytes, _Submitted] = {}
         self._submitted_bytes = 0
@@ -111,23 +114,29 @@ class Group:
         """As `submit`, for a transaction that compiled code has planned and encoded."""
         self._submitted[request] = waiting, latched, len(encoded)
         self._submitted_bytes += len(encoded)
-        self._gathered.append((request, encoded))
-        self.on_gathered(self.number)
+        self._gathered_bytes += len(encoded)
+        self._requests.append(request)
+        self._gathered.append(encoded)
+        if len(self._gathered) == 1:
+            self.on_gathered(self.number)
 
     # --- the machine that Raft drives ------------------------------------------------------
+
+    @property
+    def gathered_count(self) -> int:
+        return len(self._gathered)
 
     def take_entry(self) -> bytes | None:
         if not self._gathered:
             return None
-        size = count = 0
-        for _, encoded in self._gathered:
-            size += len(encoded)
-            if count and size > config.ENTRY_BYTES_MAX:
-                break
-            count += 1
+        count = len(self._gathered)
+        while count > 1 and self._gathered_bytes > config.ENTRY_BYTES_MAX:
+            count -= 1
+            self._gathered_bytes -= len(self._gathered[count])
         taken, self._gathered = self._gathered[:count], self._gathered[count:]
-        self._taken = [request for request, _ in taken]
-        return native.encode_entry([encoded for _, encoded in taken])
+        self._taken, self._requests = self._requests[:count], self._requests[count:]
+        self._gathered_bytes = sum(map(len, self._gathered))
+        return native.encode_entry(taken)
 
     def refuse_entry(self, error: OperationError) -> None:
         self._fail(self._taken, error)
@@ -160,13 +169,15 @@ class Group:
             self._clock.lead(self._position.commit_ts)
         else:
             self._gathered.clear()
+            self._requests.clear()
+            self._gathered_bytes = 0
             self._fail(list(self._submitted), Unavailable("the group lost its leader"))
 
     def _finish(self, outcomes: Iterable[Outcome]) -> None:
         """Handlers go on in the order of the log, so leader memory follows the applied state."""
         waiting: list[Suspension] = []
         for outcome in outcomes:
-            submitted = self._submitted.pop(outcome[0].request, None)
+            submitted = self._submitted.pop(outcome[0], None)
             if submitted is None:
                 continue
             owner, latched, size = submitted
