@@ -40,6 +40,8 @@ class Entry(Protocol):
 E = TypeVar("E", bound=Entry)
 V = TypeVar("V")
 
+# A character takes at most four bytes in UTF-8.
+_SURELY_SMALL: Final = MESSAGE_BYTES_MAX // 4
 _BAD_ID_TEXT: Final = (
     "A batch entry id can only contain alphanumeric characters, hyphens and underscores. "
     "It can be at most 80 letters long."
@@ -48,15 +50,19 @@ _BAD_ID_TEXT: Final = (
 
 def send_message_batch(
     request: SendMessageBatchRequest, settings: QueueSettings, trace_header: str | None = None
-) -> list[tuple[str, ValidSend | BatchResultErrorEntry]]:
-    """Each entry's id with the message to store, or with the reason why not, in entry order."""
+) -> tuple[list[tuple[str, ValidSend]], list[BatchResultErrorEntry]]:
+    """The messages to store, each with its entry's id, and the refusals; both in entry order."""
     entries = _checked_entries(request.entries, "SendMessageBatchRequestEntry")
     _check_total_size(entries)
-
-    def check(index: int, entry: SendMessageBatchRequestEntry) -> ValidSend:
-        return send_message(entry, settings, trace_header, SEND_ENTRIES[index])
-
-    return _each(entries, check)
+    accepted: list[tuple[str, ValidSend]] = []
+    refused: list[BatchResultErrorEntry] = []
+    for entry, wording in zip(entries, SEND_ENTRIES, strict=False):
+        entry_id = entry.id or ""
+        try:
+            accepted.append((entry_id, send_message(entry, settings, trace_header, wording)))
+        except SqsError as error:
+            refused.append(failed_entry(entry_id, error))
+    return accepted, refused
 
 
 def delete_message_batch(
@@ -111,6 +117,9 @@ def _check_distinct(ids: Sequence[str | None]) -> None:
 
 def _check_total_size(entries: Sequence[SendMessageBatchRequestEntry]) -> None:
     """The limit of the API, whatever the queue's own; it also meets one oversized entry."""
+    characters = sum([len(entry.message_body or "") for entry in entries])
+    if characters <= _SURELY_SMALL and not any(entry.message_attributes for entry in entries):
+        return
     total = sum(map(message_size, entries))
     if total > MESSAGE_BYTES_MAX:
         text = f"Batch requests cannot be longer than {MESSAGE_BYTES_MAX} bytes."

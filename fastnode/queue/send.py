@@ -8,7 +8,6 @@ from fastnode.flow import Suspension
 from fastnode.native import MESSAGE_DELAYED, PlannedSend
 from fastnode.queue import batch, validate
 from fastnode.queue.api import (
-    BatchResultErrorEntry,
     SendMessageBatchRequest,
     SendMessageBatchResponse,
     SendMessageBatchResultEntry,
@@ -43,9 +42,7 @@ async def send_message_batch(
     service: Service, call: Call, request: SendMessageBatchRequest
 ) -> SendMessageBatchResponse:
     queue = await service.queue(call, request.queue_url)
-    checked = batch.send_message_batch(request, queue.settings, call.trace_header)
-    accepted = [(i, valid) for i, valid in checked if isinstance(valid, ValidSend)]
-    failed = [refusal for _, refusal in checked if isinstance(refusal, BatchResultErrorEntry)]
+    accepted, failed = batch.send_message_batch(request, queue.settings, call.trace_header)
     stored: Sequence[PlannedSend] = ()
     if accepted:
         stored = await _store(service, queue, call, [valid for _, valid in accepted])

@@ -18,7 +18,7 @@ from fastnode.queue.api import (
 )
 from fastnode.queue.attributes import settings_of
 from fastnode.queue.errors import INVALID_CHARACTERS, SqsError, internal_failure
-from fastnode.queue.validate import ValidChange, ValidSend
+from fastnode.queue.validate import ValidChange
 
 DEFAULTS = settings_of({})
 SMALL = settings_of({"MaximumMessageSize": "1024"})
@@ -26,7 +26,9 @@ MEBIBYTE = 1_048_576
 
 
 def send(entries: list[SendMessageBatchRequestEntry] | None) -> list[tuple[str, Any]]:
-    return list(batch.send_message_batch(SendMessageBatchRequest(entries=entries), DEFAULTS))
+    request = SendMessageBatchRequest(entries=entries)
+    accepted, refused = batch.send_message_batch(request, DEFAULTS)
+    return [*accepted, *((each.id, each) for each in refused)]
 
 
 def delete(entries: list[DeleteMessageBatchRequestEntry] | None) -> list[tuple[str, Any]]:
@@ -148,10 +150,10 @@ def test_send_entry_fails_alone(members: dict[str, Any], code: str, text: str) -
         SendMessageBatchRequestEntry(id=name, **(good | changed))
         for name, changed in (("a", {}), ("b", members), ("c", {}))
     ]
-    results = batch.send_message_batch(SendMessageBatchRequest(entries=entries), SMALL)
-    first, (_, failure), last = results
-    assert failure == BatchResultErrorEntry("b", True, code, text)
-    assert [name for name, result in (first, last) if isinstance(result, ValidSend)] == ["a", "c"]
+    request = SendMessageBatchRequest(entries=entries)
+    accepted, refused = batch.send_message_batch(request, SMALL)
+    assert refused == [BatchResultErrorEntry("b", True, code, text)]
+    assert [name for name, _ in accepted] == ["a", "c"]
 
 
 @pytest.mark.parametrize("handle", [None, ""])
@@ -188,8 +190,8 @@ def test_change_entry_fails_alone(seconds: int | None, code: str, text: str) -> 
 def test_trace_header_of_the_request_goes_to_every_entry() -> None:
     entries = [SendMessageBatchRequestEntry(id=name, message_body="b") for name in "ab"]
     request = SendMessageBatchRequest(entries=entries)
-    results = batch.send_message_batch(request, DEFAULTS, "Root=1")
-    assert [r.extras.trace_header for _, r in results if isinstance(r, ValidSend)] == ["Root=1"] * 2
+    accepted, _ = batch.send_message_batch(request, DEFAULTS, "Root=1")
+    assert [valid.extras.trace_header for _, valid in accepted] == ["Root=1"] * 2
 
 
 def test_server_side_failure_is_not_the_senders() -> None:

@@ -1,0 +1,201 @@
+"""The short way of a plain send gives what the long way gives: the same bytes, the same state."""
+
+import itertools
+import json
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastnode.http.identity import IdentitySettings
+from fastnode.http.router import Router
+from fastnode.http.send_lane import SendLane
+from fastnode.queue import api
+from fastnode.queue.operations import OPERATIONS
+from tests.unit.http.http_fakes import Node
+from tests.world import ACCOUNT, ENDPOINT, World
+
+AUTHORIZATION = (
+    b"AWS4-HMAC-SHA256 Credential=AKID/20250101/us-east-1/sqs/aws4_request, SignedHeaders=host, "
+    b"Signature=00"
+)
+URL = f"{ENDPOINT}/{ACCOUNT}/q"
+
+
+class Front:
+    """A world behind a router and one connection; everything in it is determined."""
+
+    def __init__(self, *, uses_lane: bool) -> None:
+        self.world = World()
+        self.world.create(MaximumMessageSize="1024")
+        self.world.create("late", DelaySeconds="5")
+        numbers = itertools.count(1)
+        settings = IdentitySettings("us-east-1", ENDPOINT)
+        self.router = Router(
+            *(OPERATIONS, self.world.service, settings),
+            lambda: f"request-{next(numbers)}",
+            logging.getLogger("fastnode.test"),
+        )
+        self.lane_uses = 0
+        self._uses_lane = uses_lane
+        node = Node()
+        node.server.respond = self.router.respond
+        self.connection, self.transport = node.connect()
+        self._count_lane()
+
+    def _count_lane(self) -> None:
+        lane: SendLane = self.router._lane
+        take = lane.take
+
+        def counted(request: object, exchange: object) -> bool:
+            taken = self._uses_lane and take(request, exchange)  # type: ignore[arg-type] # passed on
+            self.lane_uses += taken
+            return taken
+
+        lane.take = counted  # type: ignore[method-assign] # the test watches it
+
+    def send(self, raw: bytes) -> None:
+        self.connection.data_received(raw)
+        self.world.commit()
+
+    def rows(self) -> list[tuple[bytes, bytes]]:
+        return self.world.engine.scan(b"", b"\xff", 10_000)
+
+
+def post(body: bytes, *headers: bytes, target: bytes = b"SendMessage") -> bytes:
+    lines = [
+        b"POST / HTTP/1.1",
+        b"Host: localhost:9324",
+        b"Authorization: " + AUTHORIZATION,
+        b"Content-Type: application/x-amz-json-1.0",
+        b"X-Amz-Target: AmazonSQS." + target,
+        b"Content-Length: %d" % len(body),
+        *headers,
+    ]
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+
+def message(**members: object) -> bytes:
+    return json.dumps({"QueueUrl": URL} | members).encode()
+
+
+# What makes a client known and a queue live: the first request always takes the long way.
+FIRST = post(message(MessageBody="first"))
+BODIES = st.one_of(
+    st.just("plain"),
+    st.text(max_size=30),
+    st.sampled_from(["", "x" * 1024, "x" * 1025, "é" * 600, "tab\t", "\x00", "\ufffe", "😀"]),
+)
+MEMBERS = st.fixed_dictionaries(
+    {},
+    optional={
+        "MessageBody": st.one_of(BODIES, st.none(), st.just(5)),
+        "QueueUrl": st.sampled_from([URL, "q", f"{ENDPOINT}/{ACCOUNT}/late", "nope", None, 7]),
+        "DelaySeconds": st.sampled_from([None, 0, 3, 901]),
+        "MessageGroupId": st.sampled_from([None, "tenant", ""]),
+        "MessageDeduplicationId": st.sampled_from([None, "d"]),
+        "MessageAttributes": st.sampled_from(
+            [None, {}, {"a": {"DataType": "String", "StringValue": "v"}}]
+        ),
+        "Unknown": st.just([1]),
+    },
+)
+HEADERS = st.lists(
+    st.sampled_from(
+        [b"X-Amzn-Trace-Id: Root=1", b"Origin: http://evil.example", b"Expect: 100-continue"]
+    ),
+    max_size=1,
+)
+REQUESTS = st.one_of(
+    st.builds(lambda members, headers: post(message(**members), *headers), MEMBERS, HEADERS),
+    st.sampled_from(
+        [
+            post(b"not json"),
+            post(b"[]"),
+            post(b'{"QueueUrl": "\xff"}'),
+            post(message(MessageBody="m"), target=b"ListQueues"),
+            post(message(MessageBody="m")).replace(b"-json-1.0", b"-json-1.1"),
+            post(message(MessageBody="m")).replace(b"AKID", b"AKIE"),
+        ]
+    ),
+)
+
+
+@given(st.lists(REQUESTS, max_size=6))
+def test_both_ways_answer_and_store_alike(requests: list[bytes]) -> None:
+    short, long = Front(uses_lane=True), Front(uses_lane=False)
+    for front in (short, long):
+        for request in (FIRST, FIRST, *requests):
+            front.send(request)
+    assert short.transport.written == long.transport.written
+    assert short.rows() == long.rows()
+
+
+def test_a_plain_send_takes_the_short_way_once_it_is_known() -> None:
+    front = Front(uses_lane=True)
+    for _ in range(5):
+        front.send(FIRST)
+    assert front.lane_uses == 4
+    assert front.world.counts(URL) == (5, 0, 0)
+
+
+@pytest.mark.parametrize("uses_lane", [True, False])
+def test_both_ways_say_when_the_log_is_full(uses_lane: bool) -> None:
+    front = Front(uses_lane=uses_lane)
+    front.send(FIRST)
+    before = len(front.transport.written)
+    front.connection.data_received(FIRST)
+    front.world.refuse()
+    assert front.transport.written[before:].startswith(b"HTTP/1.1 503")
+    assert b"Retry-After: 5" in front.transport.written[before:]
+
+
+@pytest.mark.parametrize("uses_lane", [True, False])
+def test_both_ways_refuse_what_the_reserve_is_kept_from(uses_lane: bool) -> None:
+    front = Front(uses_lane=uses_lane)
+    front.send(FIRST)
+    front.world.group.accepts_messages = False
+    before = len(front.transport.written)
+    front.send(FIRST)
+    assert front.transport.written[before:].startswith(b"HTTP/1.1 503")
+
+
+@pytest.mark.parametrize("uses_lane", [True, False])
+def test_both_ways_wait_for_a_purge(uses_lane: bool) -> None:
+    front = Front(uses_lane=uses_lane)
+    front.send(FIRST)
+    front.world.begin("PurgeQueue", api.PurgeQueueRequest(URL))
+    front.send(FIRST)
+    assert front.world.counts(URL) == (1, 0, 0)
+
+
+def test_a_poll_is_woken_by_the_short_way_too() -> None:
+    front = Front(uses_lane=True)
+    front.send(FIRST)
+    front.send(FIRST)
+    front.world.receive(URL)
+    request = api.ReceiveMessageRequest(URL, wait_time_seconds=20)
+    waiting = front.world.begin("ReceiveMessage", request)
+    front.send(FIRST)
+    assert front.lane_uses == 2
+    assert [each.body for each in waiting.result.messages] == ["first"]
+
+
+@given(st.data())
+def test_how_a_stream_is_cut_into_packets_changes_nothing(data: st.DataObject) -> None:
+    stream = b"".join(post(message(MessageBody=f"m{n}")) for n in range(4))
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(stream) - 1), max_size=6)))
+    whole, cut = Front(uses_lane=True), Front(uses_lane=True)
+    for front in (whole, cut):
+        front.send(FIRST)
+    whole.send(stream)
+    for start, end in itertools.pairwise([0, *cuts, len(stream)]):
+        cut.send(stream[start:end])
+    assert whole.transport.written.count(b"HTTP/1.1 200") == 5
+    assert cut.transport.written.count(b"HTTP/1.1 200") == 5
+    assert bodies(cut) == bodies(whole) == ["first", "m0", "m1", "m2", "m3"]
+
+
+def bodies(front: Front) -> list[str]:
+    return [each.body for each in front.world.receive(URL)]
