@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from fastnode.errors import UsageError
-from fastnode.queue import validate
+from fastnode.queue import validate_queues
 from fastnode.queue.api import CreateQueueRequest
 from fastnode.queue.errors import SqsError
 from fastnode.queue.queues import ensure_queue
@@ -16,6 +16,6 @@ async def declare_queues(
     for name, attributes in queues.items():
         request = CreateQueueRequest(queue_name=name, attributes=dict(attributes))
         try:
-            await ensure_queue(service, account, region, validate.create_queue(request))
+            await ensure_queue(service, account, region, validate_queues.create_queue(request))
         except SqsError as error:
             raise UsageError(f"[queues.{name}]: {error.message}") from error

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from fastnode import native
-from fastnode.queue import validate
+from fastnode.queue import validate_queues
 from fastnode.queue.api import (
     CreateQueueRequest,
     CreateQueueResponse,
@@ -33,7 +33,7 @@ from fastnode.queue.errors import (
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.queue_url import build_arn, build_url
 from fastnode.queue.service import Service
-from fastnode.queue.validate import ValidCreate, ValidList
+from fastnode.queue.validate_queues import ValidCreate, ValidList
 from fastnode.store.keyspace import QueueKeys, names_prefix
 from fastnode.store.records import Generation, QueueRecord, encode_generation, encode_queue
 from fastnode.store.txn import Txn
@@ -49,7 +49,7 @@ WAIT_MS: Final = 60_000
 async def create_queue(
     service: Service, call: Call, request: CreateQueueRequest
 ) -> CreateQueueResponse:
-    valid = validate.create_queue(request)
+    valid = validate_queues.create_queue(request)
     caller = call.caller
     await ensure_queue(service, caller.account, caller.region, valid)
     return CreateQueueResponse(build_url(caller.endpoint, caller.account, valid.name))
@@ -180,7 +180,7 @@ async def set_queue_attributes(
 async def get_queue_url(
     service: Service, call: Call, request: GetQueueUrlRequest
 ) -> GetQueueUrlResponse:
-    owner, name = validate.get_queue_url(request)
+    owner, name = validate_queues.get_queue_url(request)
     account = owner or call.caller.account
     if service.find(account, call.caller.region, name) is None:
         raise queue_does_not_exist()
@@ -190,14 +190,14 @@ async def get_queue_url(
 async def list_queues(
     service: Service, call: Call, request: ListQueuesRequest
 ) -> ListQueuesResponse:
-    valid = validate.list_queues(request)
+    valid = validate_queues.list_queues(request)
     caller = call.caller
     names = _page_of_names(service, caller.account, caller.region, valid)
     page = names[: valid.limit]
     has_more = valid.gives_token and len(names) > valid.limit
     return ListQueuesResponse(
         [build_url(caller.endpoint, caller.account, name) for name in page],
-        validate.encode_next_token(page[-1]) if has_more else None,
+        validate_queues.encode_next_token(page[-1]) if has_more else None,
     )
 
 
