@@ -1,6 +1,7 @@
 """What handlers work with: the groups, the live queues, fresh identities. Wired in `node.py`."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from weakref import WeakValueDictionary
 
 from fastnode import config, native
 from fastnode.clock import IdSource
@@ -28,6 +29,8 @@ class Service:
         self._ids = ids
         self._new_alarm = new_alarm
         self._live: dict[tuple[str, str, str], LiveQueue] = {}
+        # Out of memory's way, but some call still works with them: there must never be two.
+        self._retired: WeakValueDictionary[tuple[str, str, str], LiveQueue] = WeakValueDictionary()
         self._resolved: dict[str, tuple[str | None, str]] = {}
 
     def new_request(self) -> bytes:
@@ -75,7 +78,9 @@ class Service:
 
     def forget(self, queue: LiveQueue) -> None:
         """The queue was deleted."""
-        self._live.pop((queue.account, queue.region, queue.name), None)
+        key = queue.account, queue.region, queue.name
+        self._live.pop(key, None)
+        self._retired.pop(key, None)
         queue.close()
 
     def end_polls(self) -> None:
@@ -91,20 +96,24 @@ class Service:
         return NO_GENERATION if stored is None else decode_generation(stored)
 
     def _load(self, account: str, region: str, name: str) -> LiveQueue | None:
+        retired = self._retired.pop((account, region, name), None)
+        if retired is not None:
+            self._live[account, region, name] = retired
+            return retired
         keys = QueueKeys(account, region, name)
         group = self.group_of(keys)
         stored = group.get(keys.meta)
         if stored is None:
             return None
         if len(self._live) >= config.LIVE_QUEUES_MAX:
-            self._drop_idle(self._live.items())
+            self._retire_idle()
         generation = self.generation_of(keys).number
         queue = LiveQueue(group, keys, generation, decode_queue(stored), self._new_alarm())
         self._live[account, region, name] = queue
         return queue
 
-    def _drop_idle(self, queues: Iterable[tuple[tuple[str, str, str], LiveQueue]]) -> None:
+    def _retire_idle(self) -> None:
         """Make room: memory of a queue that nobody uses is read again at its next use."""
-        idle = [key for key, queue in queues if queue.is_idle]
-        for key in idle[: config.LIVE_QUEUES_MAX // 2]:
-            self._live.pop(key).close()
+        idle = [key for key, queue in self._live.items() if queue.is_idle]
+        for key in idle[: config.LIVE_QUEUES_MAX // 2 + 1]:
+            self._retired[key] = self._live.pop(key)

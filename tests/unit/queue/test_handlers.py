@@ -2,10 +2,11 @@
 
 import pytest
 
+from fastnode import config
 from fastnode.errors import DiskFull, Unavailable
 from fastnode.queue import api
 from fastnode.queue.errors import SqsError
-from tests.world import ENDPOINT, World
+from tests.world import ACCOUNT, ENDPOINT, REGION, World
 
 
 @pytest.fixture
@@ -337,3 +338,32 @@ def test_lists_pages_by_prefix_and_account(world: World) -> None:
     assert second.next_token is None
     everything = world.call("ListQueues", api.ListQueuesRequest())
     assert len(everything.queue_urls) == 5 and everything.next_token is None
+
+
+def test_a_queue_that_leaves_memory_during_a_send_does_not_lose_the_message(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "LIVE_QUEUES_MAX", 2)
+    url = world.create("q1")
+    others = [world.create(f"other{n}") for n in range(4)]
+    assert world.receive(url) == []
+    sending = world.begin("SendMessage", api.SendMessageRequest(url, "A"))
+    for other in others:
+        assert world.counts(other) == (0, 0, 0)
+    assert world.service.find(ACCOUNT, REGION, "q1") is not None
+    world.commit()
+    assert sending.is_done
+    assert bodies(world.receive(url)) == ["A"]
+
+
+def test_memory_holds_a_bounded_number_of_queues(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "LIVE_QUEUES_MAX", 4)
+    urls = [world.create(f"q{n}") for n in range(20)]
+    for url in urls:
+        world.send(url, url)
+    assert len(world.service._live) <= 4
+    assert not world.service._retired
+    for url in urls:
+        assert bodies(world.receive(url)) == [url]
