@@ -77,6 +77,7 @@ clean: ## remove everything that was built; data directories stay
 tools:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "fastnode: Python 3.11 or newer is missing: install it, or name it with make PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "fastnode: the Python venv module is missing: install python3-venv"; exit 1; }
+	@$(PYTHON) -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null || { echo "fastnode: the C headers of Python are missing: install python3-dev"; exit 1; }
 	@command -v cc >/dev/null || { echo "fastnode: a C compiler is missing: install gcc or clang"; exit 1; }
 	@command -v cargo >/dev/null || { echo "fastnode: the Rust toolchain is missing: install cargo (Rust 1.85 or newer)"; exit 1; }
 
