@@ -41,17 +41,21 @@ def build_extension():
     if shutil.which("cargo") is None:
         sys.exit("fastnode: the Rust toolchain is missing: install cargo (Rust 1.85 or newer)")
     with tempfile.TemporaryDirectory() as out:
-        command = [sys.executable, "-m", "maturin", "build", "--release", "--locked"]
+        command = [_maturin(), "build", "--release", "--locked"]
         command += ["--manifest-path", str(ROOT / "rust_ext" / "Cargo.toml"), "--out", out]
         command += ["--interpreter", sys.executable]
-        subprocess.run(command, check=True, env=_environment())
+        subprocess.run(command, check=True)
         (wheel,) = Path(out).glob("*.whl")
         _extract_extension(wheel)
 
 
-def _environment():
-    # An isolated build has maturin on sys.path only, and maturin starts itself from there.
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+def _maturin():
+    """Beside the interpreter in a prepared environment, on the PATH in an isolated build."""
+    beside = str(Path(sys.executable).parent)
+    found = shutil.which("maturin", path=os.pathsep.join((beside, os.environ.get("PATH", ""))))
+    if found is None:
+        sys.exit("fastnode: maturin is missing although the build requires it: use pip or make")
+    return found
 
 
 def _extract_extension(wheel):
