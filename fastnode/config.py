@@ -25,6 +25,8 @@ HTTP_HEADERS_MAX: Final = 100
 HTTP_HEADER_SECONDS: Final = 10.0
 HTTP_BODY_SECONDS: Final = 60.0
 HTTP_IDLE_SECONDS: Final = 75.0
+# The longest poll and then as long as a call may take; who waits longer is told to try again.
+HTTP_ANSWER_SECONDS: Final = 30.0
 HTTP_PIPELINE_MAX: Final = 64
 HTTP_CONNECTIONS_MAX: Final = 20_000
 HTTP_WRITE_BUFFER_BYTES_MAX: Final = 16 * 1_048_576
@@ -37,7 +39,7 @@ TRANSACTION_MESSAGES_MAX: Final = 16
 ENTRY_BYTES_MAX: Final = 16 * 1_048_576
 UNAPPLIED_TRANSACTIONS_MAX: Final = 16_384
 UNAPPLIED_BYTES_MAX: Final = 128 * 1_048_576
-REQUEST_DEADLINE_SECONDS: Final = 10.0
+LATCH_WAITERS_MAX: Final = 16_384
 # Waiting for loop turns that add nothing more makes fsync groups larger; four turns bound the added
 # latency.
 GATHER_TURNS_MAX: Final = 4
@@ -59,3 +61,5 @@ LOG_BYTES_BEFORE_FLUSH: Final = 256 * 1_048_576
 LOG_SEGMENT_BYTES: Final = 64 * 1_048_576
 DISK_RESERVE_BYTES: Final = 512 * 1_048_576
 DISK_RESERVE_FRACTION: Final = 0.02
+# On a disk below 2 GiB the reserve is this part of it, or a small disk would take no message at all.
+DISK_RESERVE_FRACTION_MAX: Final = 0.25

@@ -5,7 +5,7 @@ contents.
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from fastnode.http.connection import Exchange
+from fastnode.http.exchange import Exchange
 from fastnode.http.http1 import Request
 from fastnode.http.response import TEXT
 

@@ -13,26 +13,23 @@ from collections.abc import Callable
 from typing import Final, Protocol, cast
 
 from fastnode.config import (
+    HTTP_ANSWER_SECONDS,
     HTTP_BODY_SECONDS,
     HTTP_HEADER_SECONDS,
     HTTP_IDLE_SECONDS,
     HTTP_PIPELINE_MAX,
     HTTP_WRITE_BUFFER_BYTES_MAX,
 )
+from fastnode.http.exchange import Exchange
 from fastnode.http.http1 import BETWEEN, CONTINUE, Refused, Request, RequestParser, Stage
 from fastnode.http.response import (
-    CLOSE,
     CONTINUE_RESPONSE,
-    KEEP_ALIVE,
     TEXT,
-    response_head,
     whole_response,
 )
 
 # How long a connection that we ended may stay until the client has read the last answer and closed.
 LINGER_SECONDS: Final = 5.0
-# Joining head and body copies; above this, two buffers are cheaper than one.
-_JOIN_BYTES_MAX: Final = 64 * 1024
 # `BETWEEN` is not here: it is decided for every request, and a look-up hashes the member in Python.
 _STAGE_SECONDS: Final = {
     Stage.HEAD: HTTP_HEADER_SECONDS,
@@ -41,7 +38,7 @@ _STAGE_SECONDS: Final = {
 }
 _TIMED_OUT: Final = Refused(408, "the request took too long to arrive")
 
-Respond = Callable[[Request, "Exchange"], None]
+Respond = Callable[[Request, Exchange], None]
 
 
 class Host(Protocol):
@@ -56,62 +53,6 @@ class Host(Protocol):
     def forget(self, connection: "Connection") -> None: ...
 
 
-class Exchange:
-    """One request and the answer it is owed.
-
-    `on_close` is called at most once, if the client goes away before the answer. The end of its
-    stream counts as going away: a client that closed and one that only finished sending look the
-    same. `reply` is called exactly once all the same; what can still be written is written.
-    """
-
-    __slots__ = ("_connection", "_request", "answer", "on_close")
-
-    def __init__(self, connection: "Connection", request: Request | None) -> None:
-        self._connection = connection
-        self._request = request  # None: the bytes were no request
-        self.answer: tuple[int, bytes, bytes] | None = None
-        self.on_close: Callable[[], None] | None = None
-
-    def reply(self, status: int, headers: bytes, body: bytes) -> None:
-        """`headers` are complete lines with CRLF; length and connection are added."""
-        assert self.answer is None, "a request is answered once"
-        self.answer = (status, headers, body)
-        self._connection.on_answer(self)
-
-    @property
-    def is_closed(self) -> bool:
-        return self._connection.has_ended
-
-    @property
-    def peer(self) -> tuple[str, int] | None:
-        return self._connection.peer
-
-    @property
-    def keep_alive(self) -> bool:
-        return self._request is not None and self._request.keep_alive
-
-    def append_to(self, parts: list[bytes], *, is_last: bool) -> None:
-        assert self.answer is not None
-        status, headers, body = self.answer
-        request = self._request
-        connection = CLOSE if is_last else b""
-        if request is not None and request.http_version == "1.0" and not is_last:
-            connection = KEEP_ALIVE
-        if request is not None and request.method == b"HEAD":
-            parts.append(response_head(status, headers, connection, len(body)))
-        elif len(body) <= _JOIN_BYTES_MAX:
-            parts.append(whole_response(status, headers, connection, body))
-        else:
-            parts.append(response_head(status, headers, connection, len(body)))
-            parts.append(body)
-
-    def close(self) -> None:
-        """The client is gone; whoever works for it may want to stop."""
-        on_close, self.on_close = self.on_close, None
-        if on_close is not None and self.answer is None:
-            on_close()
-
-
 class Connection(asyncio.Protocol):
     """The protocol object of one accepted socket."""
 
@@ -123,6 +64,7 @@ class Connection(asyncio.Protocol):
         "_is_over",
         "_is_reading",
         "_is_write_paused",
+        "_owed_until",
         "_owes_continue",
         "_parser",
         "_pending",
@@ -147,6 +89,7 @@ class Connection(asyncio.Protocol):
         self._is_over = False  # the last answer is written
         self._is_reading = True
         self._is_write_paused = False
+        self._owed_until = math.inf  # when the oldest request must be answered
         self._owes_continue = False
 
     # --- called by the event loop ---------------------------------------------------------------
@@ -161,7 +104,7 @@ class Connection(asyncio.Protocol):
         request = None if self._pending else self._parser.take_whole(data)
         if request is not None and request.method == b"POST" and request.http_version == "1.1":
             self._stage = BETWEEN
-            self.deadline = math.inf
+            self.deadline = self._owed_until = self._host.coarse_now + HTTP_ANSWER_SECONDS
             self._alone = exchange = Exchange(self, request)
             self._pending.append(exchange)
             self._host.respond(request, exchange)
@@ -245,11 +188,25 @@ class Connection(asyncio.Protocol):
         self.deadline = math.inf
         if self._is_over or self._is_write_paused:
             self.abort()
+        elif self._pending and self._owed_until <= self._host.coarse_now:
+            self._give_up()
         elif self._parser.stage is BETWEEN:
             self.close()
         else:
             self._parser.end()
             self.refuse(_TIMED_OUT)
+            if self._pending and not self._is_over:
+                self.deadline = self._owed_until
+
+    def _give_up(self) -> None:
+        """Answer what is owed with a 503 each, and end: nobody can say what comes when."""
+        self._alone = None
+        self._parser.end()
+        for exchange in tuple(self._pending):
+            exchange.expire()
+        self._write_answers()
+        if not self._is_over:
+            self._finish()
 
     def close(self) -> None:
         self._alone = None
@@ -292,6 +249,8 @@ class Connection(asyncio.Protocol):
                 self._stage = BETWEEN
                 self._owes_continue = False
                 exchange = Exchange(self, event)
+                if not pending:
+                    self._owed_until = self._host.coarse_now + HTTP_ANSWER_SECONDS
                 pending.append(exchange)
                 self._host.respond(event, exchange)
             elif event is CONTINUE:
@@ -310,6 +269,7 @@ class Connection(asyncio.Protocol):
             exchange = pending.popleft()
             is_last = not exchange.keep_alive or (self._host.is_draining and self.is_idle)
             exchange.append_to(parts, is_last=is_last)
+            self._owed_until = self._host.coarse_now + HTTP_ANSWER_SECONDS
         if self._owes_continue and not pending and not is_last:
             # Never before an earlier answer: the client would take it for the start of that one.
             self._owes_continue = False
@@ -363,14 +323,12 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _set_deadline(self) -> None:
-        """A limit runs from the start of its stage; while only the node is owed something, none
-        runs.
-        """
+        """A limit runs from the start of its stage; while the node owes an answer, its own does."""
         if self._is_over or self._is_write_paused:
             return
         stage = self._parser.stage
         if self._is_full or (stage is BETWEEN and self._pending):
-            self.deadline = math.inf
+            self.deadline = self._owed_until
         elif stage is BETWEEN:
             self.deadline = self._host.coarse_now + HTTP_IDLE_SECONDS
             self._stage = stage

@@ -12,6 +12,7 @@ CONTINUE_RESPONSE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 CLOSE: Final = b"Connection: close\r\n"
 # HTTP/1.0 clients keep a connection only if the server says so.
 KEEP_ALIVE: Final = b"Connection: keep-alive\r\n"
+RETRY: Final = b"Retry-After: 1\r\n"
 TEXT: Final = b"Content-Type: text/plain; charset=utf-8\r\n"
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from fastnode.errors import DeadlineExceeded, DiskFull, OperationError, Overloaded
 from fastnode.flow import start
 from fastnode.http.codec import Codec, Operation, Rendered
-from fastnode.http.connection import Exchange
+from fastnode.http.exchange import Exchange
 from fastnode.http.http1 import Request
 from fastnode.http.identity import Identity, IdentitySettings
 from fastnode.http.json_codec import JsonCodec, is_json

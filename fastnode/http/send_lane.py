@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from fastnode.errors import OperationError
-from fastnode.http.connection import Exchange
+from fastnode.http.exchange import Exchange
 from fastnode.http.http1 import Request
 from fastnode.http.identity import Identity
 from fastnode.http.json_codec import CONTENT_TYPE

@@ -7,14 +7,17 @@ Latches save log entries that would fail their check; they are leader memory and
 from collections import deque
 from collections.abc import Iterable
 
+from fastnode import config
+from fastnode.errors import Overloaded
 from fastnode.flow import Suspension
 
 
 class Latches:
-    __slots__ = ("_waiting",)
+    __slots__ = ("_waiters", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: dict[bytes, deque[Suspension]] = {}
+        self._waiters = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -31,6 +34,9 @@ class Latches:
         for key in keys:
             waiting = self._waiting.get(key)
             if waiting is not None:
+                if self._waiters >= config.LATCH_WAITERS_MAX:
+                    raise Overloaded("too many calls wait for others to be applied")
+                self._waiters += 1
                 suspension = Suspension()
                 waiting.append(suspension)
                 return suspension
@@ -48,4 +54,5 @@ class Latches:
         released: list[Suspension] = []
         for key in keys:
             released.extend(self._waiting.pop(key))
+        self._waiters -= len(released)
         return released

@@ -11,7 +11,7 @@ import uvloop
 
 from fastnode.config import HTTP_BODY_BYTES_MAX, HTTP_HEADER_SECONDS
 from fastnode.http import server as server_module
-from fastnode.http.connection import Exchange
+from fastnode.http.exchange import Exchange
 from fastnode.http.http1 import Request
 from fastnode.http.server import HttpServer
 

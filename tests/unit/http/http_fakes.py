@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
-from fastnode.http.connection import Connection, Exchange
+from fastnode.http.connection import Connection
+from fastnode.http.exchange import Exchange
 from fastnode.http.http1 import Request
 from fastnode.http.server import HttpServer
 

@@ -3,7 +3,8 @@
 import pytest
 
 from fastnode.config import HTTP_PIPELINE_MAX
-from fastnode.http.connection import LINGER_SECONDS, Exchange
+from fastnode.http.connection import LINGER_SECONDS
+from fastnode.http.exchange import Exchange
 from fastnode.http.http1 import Request
 from tests.unit.http.http_fakes import Node, bodies, get
 

@@ -1,6 +1,9 @@
 """One connection on a fake clock: time limits, and a peer that does not read its answers."""
 
+import pytest
+
 from fastnode.config import (
+    HTTP_ANSWER_SECONDS,
     HTTP_BODY_SECONDS,
     HTTP_HEADER_SECONDS,
     HTTP_IDLE_SECONDS,
@@ -8,7 +11,7 @@ from fastnode.config import (
     HTTP_WRITE_BUFFER_BYTES_MAX,
 )
 from fastnode.http.connection import LINGER_SECONDS
-from tests.unit.http.http_fakes import Node, bodies, get
+from tests.unit.http.http_fakes import Node, get
 
 # --- time limits --------------------------------------------------------------------------------
 
@@ -63,13 +66,41 @@ def test_each_request_has_its_own_time() -> None:
     assert b"HTTP/1.1 408 " in transport.written
 
 
-def test_waiting_for_the_node_has_no_limit_here() -> None:
+@pytest.mark.parametrize("raw", [get(), get().replace(b"GET", b"POST")])
+def test_a_node_that_takes_too_long_is_given_up(raw: bytes) -> None:
+    node = Node()
+    connection, transport = node.connect()
+    connection.data_received(raw)
+    gone: list[bool] = []
+    node.open[0][1].on_close = lambda: gone.append(True)
+    node.pass_seconds(HTTP_ANSWER_SECONDS - 2)
+    assert transport.written == b""
+    node.pass_seconds(3)
+    assert transport.written.startswith(b"HTTP/1.1 503 ")
+    assert b"Retry-After: 1" in transport.written
+    assert gone == [True] and transport.has_eof
+    before = transport.written
+    node.answer(0, b"late")
+    assert transport.written == before
+
+
+def test_more_bytes_do_not_buy_more_time() -> None:
     node = Node()
     connection, transport = node.connect()
     connection.data_received(get())
-    node.pass_seconds(10 * HTTP_IDLE_SECONDS)
-    node.answer(0, b"late")
-    assert bodies(transport.written) == [b"late"]
+    for _ in range(int(HTTP_ANSWER_SECONDS)):
+        node.pass_seconds(1)
+        connection.data_received(get())
+    node.pass_seconds(2)
+    assert transport.written.startswith(b"HTTP/1.1 503 ")
+
+
+def test_a_half_sent_request_does_not_hide_an_overdue_answer() -> None:
+    node = Node()
+    connection, transport = node.connect()
+    connection.data_received(get() + b"GET")
+    node.pass_seconds(HTTP_ANSWER_SECONDS + 2)
+    assert transport.written.startswith(b"HTTP/1.1 503 ")
 
 
 def test_a_late_refusal_waits_for_the_earlier_answer() -> None:
@@ -88,7 +119,7 @@ def test_a_head_behind_a_full_pipeline_still_has_a_limit_afterwards() -> None:
     node = Node()
     connection, transport = node.connect()
     connection.data_received(get() * HTTP_PIPELINE_MAX + b"GET")
-    node.pass_seconds(5 * HTTP_HEADER_SECONDS)
+    node.pass_seconds(2 * HTTP_HEADER_SECONDS)
     assert transport.written == b""
     for index in range(HTTP_PIPELINE_MAX):
         node.answer(index)

@@ -179,3 +179,17 @@ def test_time_goes_on_from_the_applied_state_after_a_restart(member: Member) -> 
     again.apply()
     txn = again.begin(member.ids.take(16))
     assert txn.commit_ts > txn.start_ts > 0
+
+
+def test_too_many_waiters_for_latches_are_refused(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "LATCH_WAITERS_MAX", 2)
+    member.put(b"k", b"1")
+    for _ in range(2):
+        assert member.group.latches.wait_for([b"k"]) is not None
+    with pytest.raises(Overloaded):
+        member.group.latches.wait_for([b"k"])
+    member.commit()
+    member.put(b"k", b"2")
+    assert member.group.latches.wait_for([b"k"]) is not None
