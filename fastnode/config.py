@@ -61,5 +61,5 @@ LOG_BYTES_BEFORE_FLUSH: Final = 256 * 1_048_576
 LOG_SEGMENT_BYTES: Final = 64 * 1_048_576
 DISK_RESERVE_BYTES: Final = 512 * 1_048_576
 DISK_RESERVE_FRACTION: Final = 0.02
-# On a disk below 2 GiB the reserve is this part of it, or a small disk would take no message at all.
+# On a disk below 2 GiB the reserve is this part of it, or a small disk would take no message.
 DISK_RESERVE_FRACTION_MAX: Final = 0.25

@@ -29,6 +29,10 @@ class Overloaded(OperationError):
     """More unapplied work than the bound allows: refused before it cost anything."""
 
 
+class PlanAgain(OperationError):
+    """The state changed under the plan: nothing was written, a new plan may succeed."""
+
+
 class Unavailable(OperationError):
     """Nobody can answer for the queue's group at the moment."""
 

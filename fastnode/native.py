@@ -40,6 +40,15 @@ from fastnode._keys_ref import (
     UNPARTITIONED,
     ParsedKey,
 )
+from fastnode._occ_ref import (
+    APPLIED,
+    CONFLICT,
+    DUPLICATE,
+    STALE,
+    TOO_OLD,
+    Resolved,
+    RetentionClass,
+)
 from fastnode._plan_ref import PlannedSend
 
 COMPILED: Final = os.environ.get("FASTNODE_PURE") != "1"
@@ -84,6 +93,7 @@ if COMPILED:
             timer_key,
             tombstone_key,
         )
+        from fastnode._occ import Resolver
         from fastnode._plan import encode_text, plan_sends
     except ImportError as error:
         raise ImportError(
@@ -129,14 +139,20 @@ else:
         timer_key,
         tombstone_key,
     )
+
+    # To a type checker they are two classes; tests hold them to one behaviour.
+    from fastnode._occ_ref import Resolver  # type: ignore[assignment]
     from fastnode._plan_ref import encode_text, plan_sends
 
 __all__ = [
     "ADD",
+    "APPLIED",
     "CHUNKED",
     "COMPILED",
+    "CONFLICT",
     "DELETE",
     "DROP",
+    "DUPLICATE",
     "ENTRIES_MAX",
     "FAMILY_AGE",
     "FAMILY_COUNTER",
@@ -155,6 +171,8 @@ __all__ = [
     "MAX",
     "MESSAGE_DELAYED",
     "PUT",
+    "STALE",
+    "TOO_OLD",
     "UNPARTITIONED",
     "MessageRecord",
     "MessageState",
@@ -163,6 +181,9 @@ __all__ = [
     "Receipt",
     "RefusedError",
     "Request",
+    "Resolved",
+    "Resolver",
+    "RetentionClass",
     "Transaction",
     "counter_key",
     "decode_entry",

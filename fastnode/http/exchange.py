@@ -1,4 +1,4 @@
-"""One request and the answer it is owed: what a router works with. Sans-IO; `connection.py` writes."""
+"""One request and the answer it is owed: what a router works with. `connection.py` writes it."""
 
 from collections.abc import Callable
 from typing import Final, Protocol

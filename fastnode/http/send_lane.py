@@ -19,7 +19,7 @@ from fastnode.http.json_codec import CONTENT_TYPE
 from fastnode.native import PlannedSend, encode_text
 from fastnode.queue.api import SendMessageRequest
 from fastnode.queue.live import LiveQueue
-from fastnode.queue.send import plan_plain
+from fastnode.queue.send import submit_plain
 from fastnode.queue.service import Service
 from fastnode.queue.validate import is_plain
 
@@ -58,42 +58,36 @@ class SendLane:
         settings, group = queue.settings, queue.group
         if not body or len(body) > settings.maximum_message_size or settings.delay_seconds:
             return False
+        pending = _Pending(exchange, queue, self._request_ids, self._fail)
         try:
             group.require_room()
-            call, encoded, (planned,) = plan_plain(
-                self._service, queue, caller.sender_id, ((b"", body),)
+            pending.planned = submit_plain(
+                self._service, queue, caller.sender_id, ((b"", body),), pending
             )
         except OperationError:
             return False
-        pending = _Pending(exchange, queue, planned, self._request_ids(), self._fail)
-        group.submit_encoded(call, encoded, pending)
         return True
 
 
 class _Pending:
     """A submitted message; what `store` resumes instead of a coroutine."""
 
-    __slots__ = ("_exchange", "_fail", "_planned", "_queue", "_request_id")
+    __slots__ = ("_exchange", "_fail", "_queue", "_request_ids", "planned")
 
     def __init__(
-        self,
-        exchange: Exchange,
-        queue: LiveQueue,
-        planned: PlannedSend,
-        request_id: str,
-        fail: Fail,
+        self, exchange: Exchange, queue: LiveQueue, request_ids: Callable[[], str], fail: Fail
     ) -> None:
         self._exchange = exchange
         self._queue = queue
-        self._planned = planned
-        self._request_id = request_id
+        self._request_ids = request_ids
         self._fail = fail
+        self.planned: list[PlannedSend]
 
     def resume(self, _outcome: object = None) -> None:
-        message_id, body_md5, _, _ = self._planned
-        self._queue.added((self._planned,))
+        message_id, body_md5, _, _ = self.planned[0]
+        self._queue.added(self.planned)
         body = f'{{"MessageId":"{message_id}","MD5OfMessageBody":"{body_md5}"}}'
-        self._exchange.reply(200, _HEADERS % self._request_id.encode(), body.encode())
+        self._exchange.reply(200, _HEADERS % self._request_ids().encode(), body.encode())
 
     def fail(self, error: OperationError) -> None:
-        self._fail(self._exchange, self._request_id, error)
+        self._fail(self._exchange, self._request_ids(), error)

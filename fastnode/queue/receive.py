@@ -71,10 +71,12 @@ async def _receive_now(
     for taken in choice.expired:
         plan_removal(queue, txn, taken.position, taken.state)
     claimed = _plan_mark(queue, txn, choice)
+    outcome = group.submit(txn)
+    # Only now: whoever is woken plans at once, and its transaction must come after this one.
     if queue.waiters and queue.has_available():
         queue.waiters.wake_one()
     try:
-        await group.submit(txn)
+        await outcome
     except OperationError:
         queue.give_back(choice)
         raise

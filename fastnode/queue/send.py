@@ -21,6 +21,7 @@ from fastnode.queue.message_attributes import encode_extras
 from fastnode.queue.service import Service
 from fastnode.queue.timers import Timer
 from fastnode.queue.validate import ValidSend
+from fastnode.store.group import Waiting
 from fastnode.store.txn import Txn
 
 
@@ -74,24 +75,27 @@ async def _store(
     if any(valid.delay_seconds for valid in messages):
         return await _store_delayed(service, queue, call, messages)
     drafts = [(encode_extras(valid.extras), valid.body) for valid in messages]
-    request, encoded, planned = plan_plain(service, queue, call.caller.sender_id, drafts)
     outcome = Suspension()
-    queue.group.submit_encoded(request, encoded, outcome)
+    planned = submit_plain(service, queue, call.caller.sender_id, drafts, outcome)
     await outcome
     queue.added(planned)
     return planned
 
 
-def plan_plain(
-    service: Service, queue: LiveQueue, sender: str, drafts: Sequence[tuple[bytes, bytes]]
-) -> tuple[bytes, bytes, list[PlannedSend]]:
-    """Plan messages that are not delayed, each (extras, body): identity, transaction, messages.
+def submit_plain(
+    service: Service,
+    queue: LiveQueue,
+    sender: str,
+    drafts: Sequence[tuple[bytes, bytes]],
+    waiting: Waiting,
+) -> list[PlannedSend]:
+    """Plan and submit messages that are not delayed, each (extras, body), in one step.
 
-    To be submitted at once; `OperationError` if nothing can be planned now.
+    `OperationError` if nothing can be planned now; then nothing was submitted.
     """
-    keys = queue.messages
+    keys, group = queue.messages, queue.group
     request = service.new_request()
-    start_ts, commit_ts = queue.group.stamp()
+    start_ts, commit_ts = group.stamp()
     encoded, planned = native.plan_sends(
         request,
         start_ts,
@@ -102,7 +106,8 @@ def plan_plain(
         sender,
         drafts,
     )
-    return request, encoded, planned
+    group.submit_encoded(request, commit_ts, encoded, waiting)
+    return planned
 
 
 async def _store_delayed(

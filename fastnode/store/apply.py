@@ -5,20 +5,30 @@ No clock, no randomness, no iteration over a set. What is written depends on the
 engine's state alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from fastnode import native
-from fastnode.native import ADD, DELETE, DROP, FRESH_DELETE, FRESH_PUT, MAX, PUT
-from fastnode.store.engine import Batch
-from fastnode.store.keyspace import APPLIED_KEY
+from fastnode.native import (
+    ADD,
+    APPLIED,
+    DELETE,
+    DROP,
+    FRESH_DELETE,
+    FRESH_PUT,
+    MAX,
+    PUT,
+    Resolved,
+    Resolver,
+    Transaction,
+)
+from fastnode.store.engine import Batch, Engine
+from fastnode.store.keyspace import APPLIED_KEY, WINDOW_PREFIX, window_key
 from fastnode.store.sums import Reader, Sums
-
-APPLIED: Final = 0
-STALE: Final = 1
 
 _APPLIED_VERSION: Final = 1
 _APPLIED_BYTES: Final = 25
+_ROWS_PER_PAGE: Final = 1_024
 
 
 class Position(NamedTuple):
@@ -29,8 +39,15 @@ class Position(NamedTuple):
     commit_ts: int
 
 
-# What became of a transaction: (its request, its status).
-Outcome = tuple[bytes, int]
+# What became of a transaction: (status, commit timestamp, mask), see `native.Resolver`.
+Outcome = tuple[int, int, int]
+
+
+class Decided(NamedTuple):
+    """An entry whose transactions are judged; what it writes is settled, but not yet written."""
+
+    transactions: list[Transaction]
+    resolved: Resolved
 
 
 def load_position(engine: Reader) -> Position:
@@ -43,31 +60,43 @@ def load_position(engine: Reader) -> Position:
     return Position(*words)
 
 
-def apply_entries(
-    engine: Reader,
-    batch: Batch,
-    before: Position,
-    *,
-    index: int,
-    term: int,
-    entries: Sequence[bytes],
-) -> tuple[Position, list[Outcome]]:
-    """Fill `batch` with everything up to `index`, the new position included."""
-    sums = Sums(engine)
-    outcomes: list[Outcome] = []
-    commit_ts = before.commit_ts
+def load_resolver(engine: Engine, position: Position) -> Resolver:
+    """The conflict table and the committed window as the applied state left them."""
+    resolver = Resolver()
+    resolver.restore(_stored_rows(engine), position.commit_ts)
+    return resolver
+
+
+def decide(resolver: Resolver, entries: Sequence[bytes]) -> list[Decided]:
+    """Judge committed entries, once and in their order: the resolver remembers them."""
+    decided: list[Decided] = []
     for entry in entries:
-        for request, _, stamped, _, _, _, writes in native.decode_entry(entry):
-            if stamped > commit_ts:
-                commit_ts = stamped
-                _write(writes, batch, sums)
-                outcomes.append((request, APPLIED))
-            else:
-                outcomes.append((request, STALE))
+        transactions = native.decode_entry(entry)
+        decided.append(Decided(transactions, resolver.resolve(transactions)))
+    return decided
+
+
+def fill_batch(engine: Reader, batch: Batch, entries: Sequence[Decided], after: Position) -> None:
+    """Everything that the entries write, with the position that they lead to. May be repeated."""
+    sums = Sums(engine)
+    for transactions, resolved in entries:
+        for transaction, outcome in zip(transactions, resolved.outcomes, strict=True):
+            if outcome[0] == APPLIED:
+                _write(transaction.writes, batch, sums)
+        if resolved.row:
+            batch.put(window_key(resolved.row_id), resolved.row)
+        for row_id in resolved.expired:
+            batch.delete(window_key(row_id))
     sums.write(batch)
-    after = Position(index, term, commit_ts)
     batch.put(APPLIED_KEY, _encode_position(after))
-    return after, outcomes
+
+
+def _stored_rows(engine: Engine) -> Iterator[tuple[int, bytes]]:
+    start, end = WINDOW_PREFIX, native.prefix_end(WINDOW_PREFIX)
+    while page := engine.scan(start, end, _ROWS_PER_PAGE):
+        for key, row in page:
+            yield int.from_bytes(key[len(WINDOW_PREFIX) :], "big"), row
+        start = page[-1][0] + b"\x00"
 
 
 def _write(writes: Sequence[tuple[int, bytes, bytes]], batch: Batch, sums: Sums) -> None:

@@ -11,9 +11,18 @@ from typing import Protocol
 
 from fastnode import config, native
 from fastnode.clock import GroupClock
-from fastnode.errors import DiskFull, OperationError, Overloaded, Unavailable
+from fastnode.errors import DiskFull, OperationError, Overloaded, PlanAgain, Unavailable
 from fastnode.flow import Suspension
-from fastnode.store.apply import Outcome, apply_entries, load_position
+from fastnode.native import APPLIED, DUPLICATE, Transaction
+from fastnode.store.apply import (
+    Decided,
+    Outcome,
+    Position,
+    decide,
+    fill_batch,
+    load_position,
+    load_resolver,
+)
 from fastnode.store.engine import Engine, WriteStalled
 from fastnode.store.latches import Latches
 from fastnode.store.sums import decode_counter
@@ -49,6 +58,7 @@ class Group:
         self._engine = engine
         self._clock = clock
         self._position = load_position(engine)
+        self._resolver = load_resolver(engine, self._position)
         self._term = 0
         self._leads = False
         # Encoded transactions that no entry has taken yet, and their requests beside them.
@@ -58,7 +68,9 @@ class Group:
         self._taken: list[bytes] = []
         self._submitted: dict[bytes, _Submitted] = {}
         self._submitted_bytes = 0
-        self._committed: deque[tuple[int, int, Sequence[bytes]]] = deque()
+        self._stamped = 0
+        self._undecided: deque[tuple[int, int, Sequence[bytes]]] = deque()
+        self._decided: tuple[list[Decided], Position] | None = None
         clock.observe(self._position.commit_ts)
 
     # --- reading ---------------------------------------------------------------------------
@@ -90,7 +102,8 @@ class Group:
             or self._submitted_bytes >= config.UNAPPLIED_BYTES_MAX
         ):
             raise Overloaded("too many transactions wait to be applied")
-        return position.commit_ts, self._clock.stamp()
+        self._stamped = self._clock.stamp()
+        return position.commit_ts, self._stamped
 
     def require_room(self) -> None:
         """New messages are refused first; deletes and changes go on inside the reserve."""
@@ -105,13 +118,19 @@ class Group:
         if latched:
             self.latches.hold(latched)
         outcome = Suspension()
-        self.submit_encoded(txn.request, txn.encode(), outcome, latched)
+        self.submit_encoded(txn.request, txn.commit_ts, txn.encode(), outcome, latched)
         return outcome
 
     def submit_encoded(
-        self, request: bytes, encoded: bytes, waiting: Waiting, latched: tuple[bytes, ...] = ()
+        self,
+        request: bytes,
+        commit_ts: int,
+        encoded: bytes,
+        waiting: Waiting,
+        latched: tuple[bytes, ...] = (),
     ) -> None:
         """As `submit`, for a transaction that compiled code has planned and encoded."""
+        assert commit_ts == self._stamped, "a transaction is planned and submitted in one step"
         self._submitted[request] = waiting, latched, len(encoded)
         self._submitted_bytes += len(encoded)
         self._gathered_bytes += len(encoded)
@@ -142,24 +161,24 @@ class Group:
         self._fail(self._taken, error)
 
     def commit(self, index: int, term: int, entries: Sequence[bytes]) -> None:
-        self._committed.append((index, term, entries))
+        self._undecided.append((index, term, entries))
 
     def apply(self) -> bool:
-        while self._committed:
-            index, term, entries = self._committed[0]
+        while self._undecided or self._decided is not None:
+            decided, position = self._decided or self._decide(*self._undecided.popleft())
             batch = self._engine.batch()
-            position, outcomes = apply_entries(
-                self._engine, batch, self._position, index=index, term=term, entries=entries
-            )
+            fill_batch(self._engine, batch, decided, position)
             try:
                 self._engine.write(batch)
             except (WriteStalled, DiskFull):
-                # Nothing was written, and applying again gives the same batch.
+                # Nothing was written, and what was decided gives the same batch again.
+                self._decided = decided, position
                 return False
-            self._committed.popleft()
+            self._decided = None
             self._position = position
             self._clock.observe(position.commit_ts)
-            self._finish(outcomes)
+            for transactions, resolved in decided:
+                self._finish(transactions, resolved.outcomes)
         return True
 
     def change_role(self, role: str, term: int) -> None:
@@ -173,18 +192,27 @@ class Group:
             self._gathered_bytes = 0
             self._fail(list(self._submitted), Unavailable("the group lost its leader"))
 
-    def _finish(self, outcomes: Iterable[Outcome]) -> None:
+    def _decide(
+        self, index: int, term: int, entries: Sequence[bytes]
+    ) -> tuple[list[Decided], Position]:
+        decided = decide(self._resolver, entries)
+        return decided, Position(index, term, self._resolver.last_commit_ts)
+
+    def _finish(self, transactions: Sequence[Transaction], outcomes: Sequence[Outcome]) -> None:
         """Handlers go on in the order of the log, so leader memory follows the applied state."""
         waiting: list[Suspension] = []
-        for outcome in outcomes:
-            submitted = self._submitted.pop(outcome[0], None)
+        for transaction, outcome in zip(transactions, outcomes, strict=True):
+            submitted = self._submitted.pop(transaction[0], None)
             if submitted is None:
                 continue
             owner, latched, size = submitted
             self._submitted_bytes -= size
             if latched:
                 waiting += self.latches.release(latched)
-            owner.resume(outcome)
+            if outcome[0] == APPLIED or outcome[0] == DUPLICATE:
+                owner.resume(outcome)
+            else:
+                owner.fail(PlanAgain("the state changed under the plan"))
         for suspension in waiting:
             suspension.resume()
 

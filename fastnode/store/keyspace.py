@@ -17,6 +17,12 @@ _TERMINATOR_BYTES: Final = 2
 
 # A group's own rows sort apart from every queue's, which begin with "!sqs|".
 APPLIED_KEY: Final = b"!raft|applied"
+WINDOW_PREFIX: Final = b"!raft|window|"
+
+
+def window_key(row_id: int) -> bytes:
+    """Where an entry's row of the conflict table and the committed window is kept."""
+    return WINDOW_PREFIX + row_id.to_bytes(8, "big")
 
 
 class QueueKeys:

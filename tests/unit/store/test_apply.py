@@ -4,21 +4,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastnode import native
-from fastnode.native import ADD, DELETE, DROP, FRESH_DELETE, FRESH_PUT, MAX, PUT
-from fastnode.store.apply import APPLIED, STALE, Position, apply_entries, load_position
+from fastnode.native import (
+    ADD,
+    APPLIED,
+    CONFLICT,
+    DELETE,
+    DROP,
+    DUPLICATE,
+    FRESH_DELETE,
+    FRESH_PUT,
+    MAX,
+    PUT,
+    STALE,
+)
+from fastnode.store.apply import Position, decide, fill_batch, load_position, load_resolver
 from fastnode.store.memory_engine import MemoryEngine
 from fastnode.store.sums import decode_counter
 
-REQUEST = bytes(16)
 Write = tuple[int, bytes, bytes]
 
 
+def transaction(
+    commit_ts: int, writes: list[Write], *, request: int | None = None, start_ts: int | None = None
+) -> bytes:
+    """Planned on the state just before it, by a call of its own, unless said otherwise."""
+    identity = (commit_ts if request is None else request).to_bytes(16, "big")
+    start = commit_ts - 1 if start_ts is None else start_ts
+    return native.encode_transaction(identity, start, commit_ts, 0, 5, [], writes)
+
+
 def entry(*transactions: tuple[int, list[Write]]) -> bytes:
-    encoded = [
-        native.encode_transaction(REQUEST, 0, commit_ts, 0, 0, [], writes)
-        for commit_ts, writes in transactions
-    ]
-    return native.encode_entry(encoded)
+    return native.encode_entry([transaction(*each) for each in transactions])
 
 
 def delta(value: int) -> bytes:
@@ -26,12 +42,15 @@ def delta(value: int) -> bytes:
 
 
 def run(engine: MemoryEngine, entries: list[bytes]) -> list[int]:
-    batch = engine.batch()
+    """Apply as after a restart: everything that is remembered comes from the engine."""
     before = load_position(engine)
-    index = before.applied_index + len(entries)
-    _, outcomes = apply_entries(engine, batch, before, index=index, term=1, entries=entries)
+    resolver = load_resolver(engine, before)
+    decided = decide(resolver, entries)
+    after = Position(before.applied_index + len(entries), 1, resolver.last_commit_ts)
+    batch = engine.batch()
+    fill_batch(engine, batch, decided, after)
     engine.write(batch)
-    return [status for _, status in outcomes]
+    return [outcome[0] for each in decided for outcome in each.resolved.outcomes]
 
 
 def rows(engine: MemoryEngine) -> list[tuple[bytes, bytes]]:
@@ -46,9 +65,38 @@ def test_position_is_written_with_what_it_stands_for() -> None:
 
 def test_a_stale_transaction_writes_nothing() -> None:
     engine = MemoryEngine()
-    statuses = run(engine, [entry((7, [(PUT, b"a", b"1")]), (7, [(PUT, b"a", b"2")]))])
-    assert statuses == [APPLIED, STALE]
+    first = transaction(7, [(PUT, b"a", b"1")])
+    late = transaction(7, [(PUT, b"a", b"2")], request=99)
+    assert run(engine, [native.encode_entry([first, late])]) == [APPLIED, STALE]
     assert engine.get(b"a") == b"1"
+
+
+def test_a_repeated_request_writes_nothing_also_after_a_restart() -> None:
+    engine = MemoryEngine()
+    run(engine, [entry((7, [(ADD, b"c", delta(1))]))])
+    again = transaction(9, [(ADD, b"c", delta(1))], request=7)
+    assert run(engine, [native.encode_entry([again])]) == [DUPLICATE]
+    assert decode_counter(engine.get(b"c")) == 1
+
+
+def test_a_plan_on_changed_state_writes_nothing_also_after_a_restart() -> None:
+    engine = MemoryEngine()
+    run(engine, [entry((7, [(PUT, b"a", b"1")]))])
+    blind = transaction(9, [(PUT, b"a", b"2")], start_ts=6)
+    informed = transaction(10, [(PUT, b"a", b"3")], start_ts=7)
+    assert run(engine, [native.encode_entry([blind, informed])]) == [CONFLICT, APPLIED]
+    assert engine.get(b"a") == b"3"
+
+
+def test_a_batch_can_be_filled_again_after_it_was_refused() -> None:
+    engine = MemoryEngine()
+    resolver = load_resolver(engine, load_position(engine))
+    decided = decide(resolver, [entry((7, [(PUT, b"a", b"1"), (ADD, b"c", delta(1))]))])
+    for _ in range(2):
+        batch = engine.batch()
+        fill_batch(engine, batch, decided, Position(1, 1, 7))
+    engine.write(batch)
+    assert decode_counter(engine.get(b"c")) == 1
 
 
 def test_sums_cross_transactions_entries_and_batches() -> None:

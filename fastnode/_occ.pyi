@@ -1,0 +1,29 @@
+"""The Python surface of `_occ.pyx`: the same class as in `_occ_ref.py`, which documents it."""
+
+from collections.abc import Iterable, Sequence
+from typing import Self, final
+
+from fastnode._core_ref import Transaction
+from fastnode._occ_ref import Resolved
+
+@final
+class Resolver:
+    def __new__(
+        cls,
+        window_ms: int = 10_000,
+        keys_max: int = 262_144,
+        classes: Sequence[tuple[int, int]] = ...,
+    ) -> Self: ...
+    @property
+    def floor(self) -> int: ...
+    @property
+    def last_commit_ts(self) -> int: ...
+    @property
+    def key_count(self) -> int: ...
+    @property
+    def request_count(self) -> int: ...
+    @property
+    def memory_bytes(self) -> int: ...
+    def find(self, request: bytes) -> tuple[int, int] | None: ...
+    def resolve(self, transactions: list[Transaction]) -> Resolved: ...
+    def restore(self, rows: Iterable[tuple[int, bytes]], last_commit_ts: int) -> None: ...
