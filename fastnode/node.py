@@ -32,6 +32,7 @@ from fastnode.raft.runtime import Runtime
 from fastnode.settings import Address, Settings
 from fastnode.store.engine import EngineError, EngineShared, RocksEngine
 from fastnode.store.group import Group
+from fastnode.store.swap import recover_swap
 from fastnode.upkeep import Upkeep
 
 GARBAGE_THRESHOLD: Final = 100_000
@@ -65,6 +66,7 @@ class Node:
         clock, ids = SystemClock(), SystemIdSource()
         try:
             for number in range(data.groups):
+                recover_swap(data.group_path(number))
                 self.engines.append(RocksEngine(data.group_path(number), shared))
         except EngineError as error:
             raise StartError(f"{error}: restore the data directory from a backup") from error

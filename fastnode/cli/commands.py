@@ -19,6 +19,12 @@ def _run() -> Run:
     return run
 
 
+def _check() -> Run:
+    from fastnode.cli.check import check
+
+    return check
+
+
 def _version() -> Run:
     from fastnode.cli.version import version
 
@@ -27,6 +33,7 @@ def _version() -> Run:
 
 COMMANDS: Final[dict[str, Command]] = {
     "run": Command("start a node; without any flag one durable node on loopback", _run),
+    "check": Command("read a stopped node's data and show a checksum of each group", _check),
     "version": Command("show the version and how it was built", _version),
 }
 

@@ -24,6 +24,9 @@ What rocksdict 0.3.29 really does, found by trying it, and what we make of it:
 - After a flush has failed every write is refused with that flush's error, and reads go on. When the
   disk was full and has space again, RocksDB resumes by itself (5 s on a 6 MiB file system).
 - A directory stays locked while an iterator on it is alive, so none leaves this file.
+- `Checkpoint` flushes first what is not flushed, so a checkpoint is complete without a log.
+- Opened read-only, a directory is neither locked nor changed; but one that does not exist is made,
+  and refused afterwards.
 - Every failure is a bare `Exception` that differs only in its text.
 """
 
@@ -32,8 +35,10 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from rocksdict import (
+    AccessType,
     BlockBasedOptions,
     Cache,
+    Checkpoint,
     ChecksumType,
     DBCompressionType,
     Options,
@@ -166,13 +171,19 @@ class RocksEngine:
     """One group's RocksDB: raw bytes, one column family, no write-ahead log of its own."""
 
     def __init__(
-        self, path: Path, shared: EngineShared, *, memtable_bytes: int = MEMTABLE_BYTES
+        self,
+        path: Path,
+        shared: EngineShared,
+        *,
+        memtable_bytes: int = MEMTABLE_BYTES,
+        is_read_only: bool = False,
     ) -> None:
         self.path = path
+        access = AccessType.read_only() if is_read_only else AccessType.read_write()
         self._shared = shared
         self._write_options = write_options()
         try:
-            self._db = Rdict(str(path), options_for(shared, memtable_bytes))
+            self._db = Rdict(str(path), options_for(shared, memtable_bytes), access_type=access)
         except Exception as error:  # rocksdict has no exception type of its own
             raise typed_error(path, error) from error
 
@@ -244,6 +255,17 @@ class RocksEngine:
             self._db.flush(wait=True)
         except Exception as error:  # rocksdict has no exception type of its own
             raise typed_error(self.path, error) from error
+
+    def checkpoint(self, path: Path) -> None:
+        """The state as of now as a directory of its own on the same file system; it must not exist.
+        Blocks: call it in a thread.
+        """
+        # A checkpoint holds the GIL while it flushes; after this there is little left to flush.
+        self.flush()
+        try:
+            Checkpoint(self._db).create_checkpoint(str(path))
+        except Exception as error:  # rocksdict has no exception type of its own
+            raise typed_error(path, error) from error
 
     def is_stalled(self) -> bool:
         read = self._db.property_int_value
