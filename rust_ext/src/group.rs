@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use raft::eraftpb::ConfState;
-use raft::{Config, RawNode, ReadOnlyOption, StateRole};
+use raft::eraftpb::{ConfState, Message, MessageType};
+use raft::{CAMPAIGN_TRANSFER, Config, RawNode, ReadOnlyOption, StateRole};
 use slog::{Discard, Logger, o};
 
 use crate::errors::{Error, Result};
@@ -69,6 +69,8 @@ pub struct Group {
     /// Index up to which committed entries were handed out.
     pub delivered: u64,
     reported: Option<Standing>,
+    election_ticks: usize,
+    promised_ticks: usize,
 }
 
 impl Group {
@@ -103,12 +105,44 @@ impl Group {
         let logger = Logger::root(Discard, o!());
         let raft = RawNode::new(&config(id, settings, applied), store, &logger)
             .map_err(|error| Error::Misuse(error.to_string()))?;
-        let mut group =
-            Self { raft, waiting: 0, is_hard_changed: false, delivered: applied, reported: None };
+        let election_ticks = settings.election_ticks;
+        let mut group = Self {
+            raft,
+            waiting: 0,
+            is_hard_changed: false,
+            delivered: applied,
+            reported: None,
+            election_ticks,
+            promised_ticks: election_ticks,
+        };
         if is_alone {
             group.raft.campaign().map_err(|error| Error::Misuse(error.to_string()))?;
         }
         Ok(group)
+    }
+
+    /// Time passes.
+    pub fn tick(&mut self) {
+        self.promised_ticks = self.promised_ticks.saturating_sub(1);
+        self.raft.tick();
+    }
+
+    /// True for a question for a vote that came too early: a leader counts on it that whoever heard
+    /// it elects nobody else for an election timeout. raft-rs forgets that when it restarts and when
+    /// the term changes. An election that the leader itself asked for is welcome.
+    #[must_use]
+    pub fn is_too_early(&self, message: &Message) -> bool {
+        use MessageType::{MsgRequestPreVote, MsgRequestVote};
+        let asks = matches!(message.get_msg_type(), MsgRequestVote | MsgRequestPreVote);
+        asks && self.promised_ticks > 0 && message.context != CAMPAIGN_TRANSFER
+    }
+
+    /// Begins the promise anew after a message of a leader was taken.
+    pub fn heard(&mut self, kind: MessageType, from: u64) {
+        let is_leader = self.raft.raft.leader_id == from;
+        if is_leader && matches!(kind, MessageType::MsgAppend | MessageType::MsgHeartbeat) {
+            self.promised_ticks = self.election_ticks;
+        }
     }
 
     /// The group's side of the log.

@@ -108,7 +108,7 @@ impl Node {
     /// Time passes.
     pub fn tick(&mut self) {
         for group in &mut self.groups.0 {
-            group.raft.tick();
+            group.tick();
         }
     }
 
@@ -127,11 +127,17 @@ impl Node {
             return Err(format!("group {id} is unknown"));
         };
         packet::check(&group.raft, &message).map_err(|why| format!("group {id}: {why}"))?;
+        if group.is_too_early(&message) {
+            return Ok(());
+        }
         if !message.entries.is_empty() {
             let bytes = message.entries.iter().map(record::entry_bytes).sum();
             self.log.promise(bytes).map_err(|error| format!("group {id}: {error}"))?;
         }
-        group.raft.step(message).map_err(|error| format!("group {id}: {error}"))
+        let (kind, from) = (message.get_msg_type(), message.from);
+        group.raft.step(message).map_err(|error| format!("group {id}: {error}"))?;
+        group.heard(kind, from);
+        Ok(())
     }
 
     /// Proposes an entry.

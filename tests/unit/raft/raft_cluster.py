@@ -3,14 +3,11 @@
 Each node has a clock of its own rate, a disk and a set of numbers as its state. The test decides
 how long packets travel, who is cut off, and when time passes. After every event the cluster checks
 what must hold at every moment; see `check`.
-
-A voter's promise (no vote for an election timeout after a start or after a leader was heard) is
-kept here, in front of the extension, so that tests can show what happens without it.
 """
 
 import heapq
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from fastnode._raftlog import NotLeader, RaftGroups, SimDisk
 from fastnode.errors import OperationError
@@ -24,9 +21,9 @@ LEASE_NS: Final = lease_ns(election_ticks=ELECTION_TICKS, tick_seconds=0.1, drif
 READS_MAX: Final = 1_000
 NODES: Final = (1, 2, 3)
 
-APPEND, REQUEST_VOTE, HEARTBEAT, TIMEOUT_NOW, REQUEST_PRE_VOTE = 3, 5, 8, 14, 17
+# The kind of message that orders an election, as raft-rs numbers it.
+TIMEOUT_NOW: Final = 14
 HEADER_BYTES: Final = 17
-TRANSFER: Final = b"CampaignTransfer"
 
 MakeReads = Callable[[], Reads]
 
@@ -35,35 +32,19 @@ def make_reads() -> Reads:
     return Reads(LEASE_NS, READS_MAX)
 
 
-class Message(NamedTuple):
-    kind: int
-    term: int
-    context: bytes
-
-
-def split_packet(packet: bytes) -> Iterator[tuple[bytes, Message]]:
-    """The framed messages of a packet, each with what the promise asks about it."""
+def kinds_in(packet: bytes) -> Iterator[int]:
+    """The kinds of the messages in a packet."""
     offset = HEADER_BYTES
     while offset < len(packet):
         end = offset + 8 + int.from_bytes(packet[offset + 4 : offset + 8], "little")
-        yield packet[offset:end], parse_message(packet[offset + 8 : end])
+        yield kind_of(packet[offset + 8 : end])
         offset = end
 
 
-def parse_message(encoded: bytes) -> Message:
-    fields: dict[int, int | bytes] = {}
-    offset = 0
-    while offset < len(encoded):
-        tag, offset = read_varint(encoded, offset)
-        number, offset = read_varint(encoded, offset)
-        if tag & 7 == 2:
-            fields[tag >> 3] = encoded[offset : offset + number]
-            offset += number
-        else:
-            fields[tag >> 3] = number
-    context = fields.get(12, b"")
-    assert isinstance(context, bytes)
-    return Message(int(fields.get(1, 0)), int(fields.get(4, 0)), context)
+def kind_of(encoded: bytes) -> int:
+    """Field 1 of a message; it comes first where it is not zero."""
+    tag, offset = read_varint(encoded, 0)
+    return read_varint(encoded, offset)[0] if tag >> 3 == 1 else 0
 
 
 def read_varint(encoded: bytes, offset: int) -> tuple[int, int]:
@@ -122,7 +103,6 @@ class Node:
         self.round_count = 0
         self.leads = False
         self.term = 0
-        self._promised_ticks = ELECTION_TICKS
 
     def restart(self) -> None:
         self.reads.fail_all(OperationError("stopped"))
@@ -139,25 +119,12 @@ class Node:
 
     def tick(self) -> None:
         self.next_tick_ns += TICK_NS * 1_000_000 // (1_000_000 + self._rate_ppm) + 1
-        self._promised_ticks -= 1
         self.raft.tick()
         self.turn()
 
     def step(self, packet: bytes) -> None:
-        """Deliver what the promise lets through."""
-        passed = packet[:HEADER_BYTES]
-        for frame, message in split_packet(packet):
-            if message.kind in (APPEND, HEARTBEAT) and message.term >= self.term:
-                self._promised_ticks = ELECTION_TICKS
-            if self._is_welcome(message):
-                passed += frame
-        self.raft.step(passed)
+        self.raft.step(packet)
         self.turn()
-
-    def _is_welcome(self, message: Message) -> bool:
-        asks_vote = message.kind in (REQUEST_VOTE, REQUEST_PRE_VOTE)
-        is_promised = self.cluster.keeps_promises and self._promised_ticks > 0
-        return not (asks_vote and is_promised) or message.context == TRANSFER
 
     def write(self, number: int) -> None:
         try:
@@ -242,11 +209,9 @@ class Cluster:
         rates_ppm: tuple[int, int, int] = (0, 0, 0),
         offsets_ns: tuple[int, int, int] = (0, 33_000_000, 66_000_000),
         make_reads: MakeReads = make_reads,
-        keeps_promises: bool = True,
     ) -> None:
         self.now_ns = 1
         self.make_reads = make_reads
-        self.keeps_promises = keeps_promises
         self.acknowledged: list[int] = []
         # How long packets of a link travel; a link that is not here is cut.
         self.delays_ns = {(a, b): 1_000_000 for a in NODES for b in NODES if a != b}
@@ -271,7 +236,7 @@ class Cluster:
             heapq.heappush(self._travelling, (due_ns, self._sent_count, sender, to, packet))
 
     def _is_held(self, packet: bytes) -> bool:
-        return any(message.kind == self.held_kind for _, message in split_packet(packet))
+        return self.held_kind in kinds_in(packet)
 
     def cut(self, *numbers: int) -> None:
         """Nothing goes in or out; packets on their way to and from them are lost."""

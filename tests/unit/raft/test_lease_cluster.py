@@ -239,11 +239,6 @@ def test_a_lease_after_a_transfer_in_the_same_term_is_caught() -> None:
         late_transfer(Cluster(make_reads=lambda: Forgetful(LEASE_NS, READS_MAX)))
 
 
-def test_a_restarted_voter_without_a_promise_is_caught() -> None:
-    with pytest.raises(AssertionError, match="holds a lease"):
-        restarted_voter(Cluster(keeps_promises=False))
-
-
 def test_a_leader_that_trusts_its_role_is_caught() -> None:
     class Trusting(Reads):
         def admit(self, _now_ns: int, _applied_index: int) -> bool:
