@@ -32,7 +32,7 @@ lint: $(VENV)/.dev ## ruff, mypy, stubtest, clippy, rustfmt
 	cd rust_ext && cargo fmt --check && cargo clippy --quiet --locked --all-targets -- -D warnings
 	cd bench/loadgen && cargo fmt --check && cargo clippy --quiet --locked --all-targets -- -D warnings
 
-.PHONY: test-rust bench-smoke debug-check
+.PHONY: test-rust bench-smoke bench-storage debug-check
 test-rust: | tools ## cargo test of the Raft log extension
 	cd rust_ext && cargo test --quiet --locked
 	cd bench/loadgen && cargo test --quiet --locked
@@ -58,6 +58,9 @@ debug-check: $(VENV)/.dev ## the compiled modules with every bounds check on, ag
 	cp fastnode/_raftlog*.so build/debug/fastnode/
 	$(BIN)/pytest -q -o pythonpath='build/debug .' tests/unit/native
 	rm build/cython-profile
+
+bench-storage: $(VENV)/.dev ## disk space and latency after many messages, purge beside load, engine options
+	$(BIN)/python -m bench.storage
 
 annotate: $(VENV)/.dev ## Cython's annotated sources in build/annotate: look for yellow in the hot path
 	mkdir -p build/annotate

@@ -34,7 +34,8 @@ def disk_space(path: Path) -> tuple[int, int]:
 
 def reserve_bytes(total_bytes: int) -> int:
     """Below this new messages are refused, so that deletes and flushes still fit."""
-    return max(config.DISK_RESERVE_BYTES, int(total_bytes * config.DISK_RESERVE_FRACTION))
+    wanted = max(config.DISK_RESERVE_BYTES, int(total_bytes * config.DISK_RESERVE_FRACTION))
+    return min(wanted, int(total_bytes * config.DISK_RESERVE_FRACTION_MAX))
 
 
 class Upkeep:

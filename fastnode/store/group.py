@@ -69,6 +69,7 @@ class Group:
         self._submitted: dict[bytes, _Submitted] = {}
         self._submitted_bytes = 0
         self._stamped = 0
+        self._is_disk_full = False
         self._undecided: deque[tuple[int, int, Sequence[bytes]]] = deque()
         self._decided: tuple[list[Decided], Position] | None = None
         clock.observe(self._position.commit_ts)
@@ -97,6 +98,8 @@ class Group:
         position = self._position
         if not self._leads or position.term != self._term:
             raise Unavailable("the group has no leader here")
+        if self._is_disk_full:
+            raise DiskFull("the engine has no space to apply what is committed")
         if (
             len(self._submitted) >= config.UNAPPLIED_TRANSACTIONS_MAX
             or self._submitted_bytes >= config.UNAPPLIED_BYTES_MAX
@@ -170,11 +173,13 @@ class Group:
             fill_batch(self._engine, batch, decided, position)
             try:
                 self._engine.write(batch)
-            except (WriteStalled, DiskFull):
+            except (WriteStalled, DiskFull) as refusal:
                 # Nothing was written, and what was decided gives the same batch again.
                 self._decided = decided, position
+                self._is_disk_full = isinstance(refusal, DiskFull)
                 return False
             self._decided = None
+            self._is_disk_full = False
             self._position = position
             self._clock.observe(position.commit_ts)
             for transactions, resolved in decided:

@@ -7,6 +7,7 @@ its own.
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 
+from fastnode.errors import DiskFull
 from fastnode.store.engine import Batch, WriteStalled
 
 
@@ -30,10 +31,11 @@ class MemoryBatch:
 
 
 class MemoryEngine:
-    """`Engine` without a disk. `stalled` is set by whoever plays the disk that cannot keep up."""
+    """`Engine` without a disk. `stalled` and `is_full` are set by whoever plays the disk."""
 
     def __init__(self) -> None:
         self.stalled = False
+        self.is_full = False
         self._rows: dict[bytes, bytes] = {}
         self._keys: list[bytes] = []
         self._flushed: dict[bytes, bytes] = {}
@@ -67,6 +69,8 @@ class MemoryEngine:
         operations, batch.operations = batch.operations, []
         if self.stalled:
             raise WriteStalled
+        if self.is_full:
+            raise DiskFull
         for operation in operations:
             if len(operation) == 3:
                 self._delete_range(operation[0], operation[1])

@@ -193,3 +193,16 @@ def test_too_many_waiters_for_latches_are_refused(
     member.commit()
     member.put(b"k", b"2")
     assert member.group.latches.wait_for([b"k"]) is not None
+
+
+def test_nothing_is_planned_while_the_disk_is_too_full_to_apply(member: Member) -> None:
+    outcome = member.put(b"k", b"1")
+    member.engine.is_full = True
+    assert not member.commit()
+    with pytest.raises(DiskFull):
+        member.put(b"other", b"1")
+    member.engine.is_full = False
+    assert member.group.apply()
+    assert outcome.is_done
+    member.put(b"other", b"1")
+    assert member.commit()
