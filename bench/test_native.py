@@ -83,6 +83,15 @@ CASES = {
     "encode_transaction": Case(8.0, SEND),
     "encode_entry": Case(7.0, (BATCH,)),
     "encode_text": Case(1.5, ("x" * 200,)),
+    "write_landed": Case(
+        1.2,
+        (
+            native.decode_entry(ENTRY),
+            [(native.APPLIED, TIMESTAMP, 1)] * len(BATCH),
+            {}.setdefault,
+            lambda kind, key, value: None,
+        ),
+    ),
     "plan_sends": Case(
         4.0,
         (

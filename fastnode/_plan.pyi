@@ -1,9 +1,16 @@
 """The Python surface of `_plan.pyx`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from fastnode._core_ref import Transaction
 from fastnode._plan_ref import PlannedSend
 
+def write_landed(
+    transactions: Sequence[Transaction],
+    outcomes: Sequence[tuple[int, int, int]],
+    put: Callable[[bytes, bytes], object],
+    other: Callable[[int, bytes, bytes], object],
+) -> None: ...
 def encode_text(text: str) -> bytes | None: ...
 def plan_sends(
     request: bytes,

@@ -15,6 +15,7 @@ from fastnode._keys cimport address
 from hashlib import md5 as _hashlib_md5
 
 from fastnode import _core_ref as _core_types
+from fastnode import _occ_ref as _occ_types
 from fastnode import _plan_ref as _ref
 from fastnode._core import encode_message as _encode_message
 from fastnode._core import encode_transaction as _encode_transaction
@@ -23,6 +24,9 @@ from fastnode._core import message_id_text as _message_id_text
 from fastnode._keys import message_key as _message_key
 
 cdef object _PlannedSend = _ref.PlannedSend
+cdef object _APPLIED = _occ_types.APPLIED
+cdef long _KIND_PUT = _core_types.PUT
+cdef long _KIND_FRESH_PUT = _core_types.FRESH_PUT
 cdef object _ADD = _core_types.ADD
 cdef object _FRESH_PUT = _core_types.FRESH_PUT
 cdef object _new = tuple.__new__
@@ -45,6 +49,26 @@ cdef uint32_t[64] _SINES = [
     0xF4292244, 0x432AFF97, 0xAB9423A7, 0xFC93A039, 0x655B59C3, 0x8F0CCC92, 0xFFEFF47D, 0x85845DD1,
     0x6FA87E4F, 0xFE2CE6E0, 0xA3014314, 0x4E0811A1, 0xF7537E82, 0xBD3AF235, 0x2AD7D2BB, 0xEB86D391,
 ]
+
+
+def write_landed(list transactions not None, list outcomes not None, put, other):
+    cdef Py_ssize_t index
+    cdef long kind
+    cdef tuple outcome, write
+    cdef list writes
+    if len(transactions) != len(outcomes):
+        raise ValueError("an outcome for each transaction")
+    for index in range(len(transactions)):
+        outcome = outcomes[index]
+        if outcome[0] != _APPLIED:
+            continue
+        writes = transactions[index].writes
+        for write in writes:
+            kind = write[0]
+            if kind == _KIND_FRESH_PUT or kind == _KIND_PUT:
+                put(write[1], write[2])
+            else:
+                other(write[0], write[1], write[2])
 
 
 def encode_text(str text not None):

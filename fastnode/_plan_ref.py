@@ -1,22 +1,25 @@
-"""The plain version of planning a send: the text of a body, ids, digests, records, transaction.
+"""The plain version of planning a send (text, ids, digests, records, transaction) and of writing.
 
 `_plan.pyx` does the same in C. Delayed messages are not planned here: they have state and a timer
 from the start, and `queue/send.py` plans them write by write.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from fastnode._core_ref import (
     ADD,
     FRESH_PUT,
+    PUT,
+    Transaction,
     encode_message,
     encode_transaction,
     message_id,
     message_id_text,
 )
 from fastnode._keys_ref import message_key
+from fastnode._occ_ref import APPLIED
 
 _CONTROLS: Final = bytes(set(range(0x20)) - {0x09, 0x0A, 0x0D})
 _NONCHARACTERS: Final = ("\ufffe".encode(), "\uffff".encode())
@@ -36,6 +39,24 @@ def encode_text(text: str) -> bytes | None:
     if not text.isascii() and any(one in encoded for one in _NONCHARACTERS):
         return None
     return encoded
+
+
+def write_landed(
+    transactions: Sequence[Transaction],
+    outcomes: Sequence[tuple[int, int, int]],
+    put: Callable[[bytes, bytes], object],
+    other: Callable[[int, bytes, bytes], object],
+) -> None:
+    """Hand the writes of the transactions that landed on, in order: puts to `put`, the rest with
+    their kind to `other`.
+    """
+    for transaction, outcome in zip(transactions, outcomes, strict=True):
+        if outcome[0] == APPLIED:
+            for kind, key, value in transaction.writes:
+                if kind == PUT or kind == FRESH_PUT:
+                    put(key, value)
+                else:
+                    other(kind, key, value)
 
 
 class PlannedSend(NamedTuple):

@@ -94,7 +94,7 @@ if COMPILED:
             tombstone_key,
         )
         from fastnode._occ import Resolver
-        from fastnode._plan import encode_text, plan_sends
+        from fastnode._plan import encode_text, plan_sends, write_landed
     except ImportError as error:
         raise ImportError(
             f"the compiled modules cannot be loaded ({error}); run `make build`,"
@@ -142,7 +142,7 @@ else:
 
     # To a type checker they are two classes; tests hold them to one behaviour.
     from fastnode._occ_ref import Resolver  # type: ignore[assignment]
-    from fastnode._plan_ref import encode_text, plan_sends
+    from fastnode._plan_ref import encode_text, plan_sends, write_landed
 
 __all__ = [
     "ADD",
@@ -221,4 +221,5 @@ __all__ = [
     "text",
     "timer_key",
     "tombstone_key",
+    "write_landed",
 ]

@@ -11,13 +11,10 @@ from typing import Final, NamedTuple
 from fastnode import native
 from fastnode.native import (
     ADD,
-    APPLIED,
     DELETE,
     DROP,
     FRESH_DELETE,
-    FRESH_PUT,
     MAX,
-    PUT,
     Resolved,
     Resolver,
     Transaction,
@@ -78,16 +75,14 @@ def decide(resolver: Resolver, entries: Sequence[bytes]) -> list[Decided]:
 
 def fill_batch(engine: Reader, batch: Batch, entries: Sequence[Decided], after: Position) -> None:
     """Everything that the entries write, with the position that they lead to. May be repeated."""
-    sums = Sums(engine)
+    writer = _Writer(batch, Sums(engine))
     for transactions, resolved in entries:
-        for transaction, outcome in zip(transactions, resolved.outcomes, strict=True):
-            if outcome[0] == APPLIED:
-                _write(transaction.writes, batch, sums)
+        native.write_landed(transactions, resolved.outcomes, batch.put, writer.write)
         if resolved.row:
             batch.put(window_key(resolved.row_id), resolved.row)
         for row_id in resolved.expired:
             batch.delete(window_key(row_id))
-    sums.write(batch)
+    writer.sums.write(batch)
     batch.put(APPLIED_KEY, _encode_position(after))
 
 
@@ -99,20 +94,26 @@ def _stored_rows(engine: Engine) -> Iterator[tuple[int, bytes]]:
         start = page[-1][0] + b"\x00"
 
 
-def _write(writes: Sequence[tuple[int, bytes, bytes]], batch: Batch, sums: Sums) -> None:
-    for kind, key, value in writes:
-        if kind == FRESH_PUT or kind == PUT:
-            batch.put(key, value)
-        elif kind == ADD:
-            sums.add(key, int.from_bytes(value, "big", signed=True))
+class _Writer:
+    """Everything but puts."""
+
+    __slots__ = ("batch", "sums")
+
+    def __init__(self, batch: Batch, sums: Sums) -> None:
+        self.batch = batch
+        self.sums = sums
+
+    def write(self, kind: int, key: bytes, value: bytes) -> None:
+        if kind == ADD:
+            self.sums.add(key, int.from_bytes(value, "big", signed=True))
         elif kind == FRESH_DELETE or kind == DELETE:
-            batch.delete(key)
+            self.batch.delete(key)
         elif kind == MAX:
-            sums.raise_to(key, value)
+            self.sums.raise_to(key, value)
         else:
             assert kind == DROP, f"the codec refuses the write kind {kind}"
-            batch.delete_range(key, value)
-            sums.drop(key, value)
+            self.batch.delete_range(key, value)
+            self.sums.drop(key, value)
 
 
 def _encode_position(position: Position) -> bytes:

@@ -80,6 +80,16 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     "encode_text": st.tuples(
         st.one_of(texts, st.text(st.sampled_from("a\t\x00\x1f é\ufffd\ufffe\uffff\ud800😀")))
     ),
+    "write_landed": st.builds(
+        lambda made, statuses: (
+            made[: len(statuses)],
+            [(status, 0, 0) for status in statuses[: len(made)]],
+            lambda key, value: None,
+            lambda kind, key, value: None,
+        ),
+        st.lists(own.transactions, max_size=3),
+        st.lists(st.integers(0, 4), max_size=3),
+    ),
     "plan_sends": st.tuples(
         sixteens,
         numbers,
