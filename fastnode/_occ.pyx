@@ -419,7 +419,9 @@ cdef void clear(Memory* memory) noexcept nogil:
 
 
 cdef void clear_table(Table* table) noexcept nogil:
-    memset(table.slots, 0, table.slot_count * sizeof(uint32_t))
+    # An unused table is zero already; writing zeros would only make its pages resident.
+    if table.touched != 0:
+        memset(table.slots, 0, table.slot_count * sizeof(uint32_t))
     table.touched = table.free = 0
 
 
