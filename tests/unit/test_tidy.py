@@ -272,7 +272,7 @@ OFFENCES: Final = (
     (check_functions, "rust_ext/src/x.rs", "    pub(crate) fn f(\n    ) {\n" + "        a;\n" * 69),
     (check_words, "docs/x.md", "a FIXME here"),
     (check_words, "fastnode/x.py", "# Phase 2 of the plan"),
-    (check_words, "Makefile", "cd /work/main"),
+    (check_words, "Makefile", "cd /" + "work/main"),
     (check_calls, "fastnode/queue/x.py", "import time\ntime.time()"),
     (check_calls, "fastnode/queue/x.py", "from time import time"),
     (check_calls, "fastnode/queue/x.py", "import random"),
