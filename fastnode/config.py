@@ -35,7 +35,6 @@ DRAIN_SECONDS: Final = 8.0
 # --- Transactions and groups ----------------------------------------------------------------------
 GROUPS_DEFAULT: Final = 8
 GROUPS_MAX: Final = 256
-TRANSACTION_MESSAGES_MAX: Final = 16
 ENTRY_BYTES_MAX: Final = 16 * 1_048_576
 UNAPPLIED_TRANSACTIONS_MAX: Final = 16_384
 UNAPPLIED_BYTES_MAX: Final = 128 * 1_048_576

@@ -4,7 +4,7 @@ The log keeps every committed entry, so that a crash can be replayed: the engine
 last flush and the entries above its applied index are applied again, as at a node's start.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 from fastnode.clock import GroupClock
@@ -14,7 +14,8 @@ from fastnode.queue import api
 from fastnode.queue.caller import Call, Caller
 from fastnode.queue.operations import OPERATIONS
 from fastnode.queue.service import Service
-from fastnode.store.group import LEADER, Group
+from fastnode.raft.groups import LEADER
+from fastnode.store.group import Group
 from fastnode.store.memory_engine import MemoryEngine
 
 ACCOUNT = "000000000000"
@@ -115,11 +116,6 @@ class World:
         if pending.error is not None:
             raise pending.error
         return pending.result
-
-    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Pending:
-        pending = Pending(Call(Caller(ACCOUNT, REGION, ENDPOINT, "AIDA"), "request"))
-        start(coroutine, pending.finish)
-        return pending
 
     def commit(self) -> None:
         """Everything gathered becomes durable and is applied, until nothing is left to do."""

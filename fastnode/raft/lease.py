@@ -28,10 +28,10 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 
 from fastnode.errors import OperationError, Overloaded, Unavailable
+from fastnode.raft.groups import LEADER
 
 # Older rounds of a leader are forgotten: whoever answers the ninth confirms the first.
 ROUNDS_IN_FLIGHT_MAX: Final = 8
-_LEADER: Final = "leader"
 
 
 class Waiting(Protocol):
@@ -116,7 +116,7 @@ class Lease:
 
     def change_role(self, role: str, term: int) -> bool:
         """True when a leadership began or ended, and with it everything that hung on it."""
-        leads = role == _LEADER
+        leads = role == LEADER
         if (leads, term) == (self.leads, self._term):
             return False
         self.drop()

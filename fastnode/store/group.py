@@ -14,6 +14,7 @@ from fastnode.clock import GroupClock
 from fastnode.errors import DiskFull, OperationError, Overloaded, PlanAgain, Unavailable
 from fastnode.flow import Suspension
 from fastnode.native import APPLIED, DUPLICATE, Transaction
+from fastnode.raft.groups import LEADER
 from fastnode.store.apply import (
     Decided,
     Outcome,
@@ -27,8 +28,6 @@ from fastnode.store.engine import Engine, WriteStalled
 from fastnode.store.latches import Latches
 from fastnode.store.sums import decode_counter
 from fastnode.store.txn import Txn
-
-LEADER = "leader"
 
 
 class Waiting(Protocol):

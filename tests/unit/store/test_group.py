@@ -6,7 +6,8 @@ from fastnode import config
 from fastnode.clock import GroupClock
 from fastnode.errors import DiskFull, Overloaded, Unavailable
 from fastnode.flow import Suspension, start
-from fastnode.store.group import LEADER, Group
+from fastnode.raft.groups import LEADER
+from fastnode.store.group import Group
 from fastnode.store.memory_engine import MemoryEngine
 from tests.world import CountingIds, FakeClock
 
