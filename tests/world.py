@@ -103,7 +103,7 @@ class World:
 
     def begin(self, action: str, request: Any, account: str = ACCOUNT) -> Pending:
         """Start a call; it goes on when `commit` or `advance` brings what it waits for."""
-        call = Call(Caller(account, REGION, ENDPOINT, "AIDA"), "request")
+        call = Call(Caller(account, REGION, ENDPOINT, "AIDA"), action, "request")
         pending = Pending(call)
         start(OPERATIONS[action].handler(self.service, call, request), pending.finish)
         return pending

@@ -104,6 +104,7 @@ class _HttpCall(Call):
     ) -> None:
         # The fields of `Call`, without a second call: this runs once per request.
         self.caller = caller
+        self.action = operation.name
         self.request_id = request_id
         self.is_gone = False
         self.on_gone = None
@@ -117,6 +118,11 @@ class _HttpCall(Call):
     def trace_header(self) -> str | None:
         value = self._request.headers.get(b"x-amzn-trace-id")
         return value.decode("latin-1") if value else None
+
+    @property
+    def source_ip(self) -> str | None:
+        peer = self._exchange.peer
+        return None if peer is None else peer[0]
 
     @property
     def invocation(self) -> bytes | None:

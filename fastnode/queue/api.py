@@ -235,3 +235,92 @@ class ChangeMessageVisibilityBatchResultEntry(Response, frozen=True):
 class ChangeMessageVisibilityBatchResponse(Response, frozen=True):
     successful: list[ChangeMessageVisibilityBatchResultEntry] = []
     failed: list[BatchResultErrorEntry] = []
+
+
+# --- Tags and permissions -----------------------------------------------------------------------
+
+
+class TagQueueRequest(Request, frozen=True):
+    queue_url: str | None = None
+    # Clients that follow CreateQueue send this member in lower case.
+    tags: dict[str, str] | None = None
+    tags_lowercase: dict[str, str] | None = field(default=None, name="tags")
+
+
+class UntagQueueRequest(Request, frozen=True):
+    queue_url: str | None = None
+    tag_keys: list[str] | None = None
+
+
+class ListQueueTagsRequest(Request, frozen=True):
+    queue_url: str | None = None
+
+
+class ListQueueTagsResponse(Response, frozen=True):
+    tags: dict[str, str] = {}
+
+
+class AddPermissionRequest(Request, frozen=True):
+    queue_url: str | None = None
+    label: str | None = None
+    aws_account_ids: list[str] | None = field(default=None, name="AWSAccountIds")
+    actions: list[str] | None = None
+
+
+class RemovePermissionRequest(Request, frozen=True):
+    queue_url: str | None = None
+    label: str | None = None
+
+
+# --- Dead letters -------------------------------------------------------------------------------
+
+
+class ListDeadLetterSourceQueuesRequest(Request, frozen=True):
+    queue_url: str | None = None
+    max_results: int | None = None
+    next_token: str | None = None
+
+
+class ListDeadLetterSourceQueuesResponse(Response, frozen=True):
+    queue_urls: list[str] = field(default_factory=list, name="queueUrls")
+    next_token: str | None = None
+
+
+class StartMessageMoveTaskRequest(Request, frozen=True):
+    source_arn: str | None = None
+    destination_arn: str | None = None
+    max_number_of_messages_per_second: int | None = None
+
+
+class StartMessageMoveTaskResponse(Response, frozen=True):
+    task_handle: str
+
+
+class CancelMessageMoveTaskRequest(Request, frozen=True):
+    task_handle: str | None = None
+
+
+class CancelMessageMoveTaskResponse(Response, frozen=True):
+    # No default: a count of zero is shown.
+    approximate_number_of_messages_moved: int
+
+
+class ListMessageMoveTasksRequest(Request, frozen=True):
+    source_arn: str | None = None
+    max_results: int | None = None
+
+
+class ListMessageMoveTasksResultEntry(Response, frozen=True, kw_only=True):
+    task_handle: str | None = None
+    status: str
+    source_arn: str
+    destination_arn: str | None = None
+    max_number_of_messages_per_second: int | None = None
+    approximate_number_of_messages_moved: int
+    approximate_number_of_messages_to_move: int
+    failure_reason: str | None = None
+    started_timestamp: int
+
+
+class ListMessageMoveTasksResponse(Response, frozen=True):
+    results: list[ListMessageMoveTasksResultEntry] = []

@@ -11,13 +11,15 @@ from msgspec import Struct
 
 class Caller(Struct, frozen=True, gc=False):
     """The same for all calls of one client. `endpoint` is the address that the client used, as
-    queue URLs show it (`http://host:port`).
+    queue URLs show it (`http://host:port`). An anonymous caller has proved nothing where proof is
+    asked for: only a policy that admits everybody lets it in, and its account owns nothing.
     """
 
     account: str
     region: str
     endpoint: str
     sender_id: str
+    is_anonymous: bool = False
 
 
 class Call:
@@ -29,10 +31,11 @@ class Call:
     written.
     """
 
-    __slots__ = ("caller", "is_gone", "on_gone", "request_id")
+    __slots__ = ("action", "caller", "is_gone", "on_gone", "request_id")
 
-    def __init__(self, caller: Caller, request_id: str) -> None:
+    def __init__(self, caller: Caller, action: str, request_id: str) -> None:
         self.caller = caller
+        self.action = action
         self.request_id = request_id
         self.is_gone = False
         self.on_gone: Callable[[], None] | None = None
@@ -41,6 +44,16 @@ class Call:
     def trace_header(self) -> str | None:
         """What the transport carried for X-Ray."""
         return None
+
+    @property
+    def source_ip(self) -> str | None:
+        """Where the call came from, for policies that ask."""
+        return None
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether the call came over TLS."""
+        return False
 
     @property
     def invocation(self) -> bytes | None:

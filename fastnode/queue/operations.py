@@ -7,7 +7,18 @@ from typing import Any, Final
 from msgspec import Struct
 
 from fastnode.flow import Suspension
-from fastnode.queue import api, delete, queues, receive, send, visibility
+from fastnode.queue import (
+    api,
+    dead_letter_sources,
+    delete,
+    move_tasks,
+    permissions,
+    queues,
+    receive,
+    send,
+    tags,
+    visibility,
+)
 
 Handler = Callable[..., Coroutine[Suspension, Any, Any]]
 
@@ -22,53 +33,40 @@ class Operation:
     handler: Handler
 
 
-_ROWS: Final = (
-    Operation("CreateQueue", api.CreateQueueRequest, api.CreateQueueResponse, queues.create_queue),
-    Operation("DeleteQueue", api.DeleteQueueRequest, None, queues.delete_queue),
-    Operation("GetQueueUrl", api.GetQueueUrlRequest, api.GetQueueUrlResponse, queues.get_queue_url),
-    Operation("ListQueues", api.ListQueuesRequest, api.ListQueuesResponse, queues.list_queues),
-    Operation(
-        "GetQueueAttributes",
-        api.GetQueueAttributesRequest,
-        api.GetQueueAttributesResponse,
-        queues.get_queue_attributes,
-    ),
-    Operation(
-        "SetQueueAttributes", api.SetQueueAttributesRequest, None, queues.set_queue_attributes
-    ),
-    Operation("PurgeQueue", api.PurgeQueueRequest, None, queues.purge_queue),
-    Operation("SendMessage", api.SendMessageRequest, api.SendMessageResponse, send.send_message),
-    Operation(
-        "SendMessageBatch",
-        api.SendMessageBatchRequest,
-        api.SendMessageBatchResponse,
-        send.send_message_batch,
-    ),
-    Operation(
-        "ReceiveMessage",
-        api.ReceiveMessageRequest,
-        api.ReceiveMessageResponse,
-        receive.receive_message,
-    ),
-    Operation("DeleteMessage", api.DeleteMessageRequest, None, delete.delete_message),
-    Operation(
-        "DeleteMessageBatch",
-        api.DeleteMessageBatchRequest,
-        api.DeleteMessageBatchResponse,
-        delete.delete_message_batch,
-    ),
-    Operation(
-        "ChangeMessageVisibility",
-        api.ChangeMessageVisibilityRequest,
-        None,
-        visibility.change_message_visibility,
-    ),
-    Operation(
-        "ChangeMessageVisibilityBatch",
-        api.ChangeMessageVisibilityBatchRequest,
-        api.ChangeMessageVisibilityBatchResponse,
-        visibility.change_message_visibility_batch,
-    ),
+_HANDLERS: Final[tuple[Handler, ...]] = (
+    queues.create_queue,
+    queues.delete_queue,
+    queues.get_queue_url,
+    queues.list_queues,
+    queues.get_queue_attributes,
+    queues.set_queue_attributes,
+    queues.purge_queue,
+    send.send_message,
+    send.send_message_batch,
+    receive.receive_message,
+    delete.delete_message,
+    delete.delete_message_batch,
+    visibility.change_message_visibility,
+    visibility.change_message_visibility_batch,
+    tags.tag_queue,
+    tags.untag_queue,
+    tags.list_queue_tags,
+    permissions.add_permission,
+    permissions.remove_permission,
+    dead_letter_sources.list_dead_letter_source_queues,
+    move_tasks.start_message_move_task,
+    move_tasks.list_message_move_tasks,
+    move_tasks.cancel_message_move_task,
 )
-OPERATIONS: Final = {row.name: row for row in _ROWS}
-assert len(OPERATIONS) == len(_ROWS), "an action has two rows"
+
+
+def _operation(handler: Handler) -> Operation:
+    """A handler is named after its action, and so are the Structs of its request and answer."""
+    name = "".join(word.capitalize() for word in handler.__name__.split("_"))
+    return Operation(
+        name, getattr(api, f"{name}Request"), getattr(api, f"{name}Response", None), handler
+    )
+
+
+OPERATIONS: Final = {row.name: row for row in map(_operation, _HANDLERS)}
+assert len(OPERATIONS) == len(_HANDLERS), "an action has two rows"

@@ -108,7 +108,7 @@ def test_made_up_credentials_do_not_fill_memory() -> None:
 
 
 def test_a_call_is_left_once() -> None:
-    call = Call(caller({}), "request")
+    call = Call(caller({}), "ListQueues", "request")
     calls: list[bool] = []
     call.on_gone = lambda: calls.append(call.is_gone)
     call.leave()

@@ -15,8 +15,17 @@ ACTIONS_WITH_OUTPUT = (
     "ReceiveMessage",
     "SendMessage",
     "SendMessageBatch",
+    "ListQueueTags",
+    "ListDeadLetterSourceQueues",
+    "StartMessageMoveTask",
+    "ListMessageMoveTasks",
+    "CancelMessageMoveTask",
 )
 ACTIONS_WITHOUT_OUTPUT = (
+    "AddPermission",
+    "RemovePermission",
+    "TagQueue",
+    "UntagQueue",
     "ChangeMessageVisibility",
     "DeleteMessage",
     "DeleteQueue",
@@ -42,6 +51,15 @@ REQUEST_MEMBERS = {
     "DeleteMessageBatch": "QueueUrl Entries",
     "ChangeMessageVisibility": "QueueUrl ReceiptHandle VisibilityTimeout",
     "ChangeMessageVisibilityBatch": "QueueUrl Entries",
+    "TagQueue": "QueueUrl Tags tags",
+    "UntagQueue": "QueueUrl TagKeys",
+    "ListQueueTags": "QueueUrl",
+    "AddPermission": "QueueUrl Label AWSAccountIds Actions",
+    "RemovePermission": "QueueUrl Label",
+    "ListDeadLetterSourceQueues": "QueueUrl MaxResults NextToken",
+    "StartMessageMoveTask": "SourceArn DestinationArn MaxNumberOfMessagesPerSecond",
+    "ListMessageMoveTasks": "SourceArn MaxResults",
+    "CancelMessageMoveTask": "TaskHandle",
 }
 
 # Sections 1.4, 2.2 and 7.2: output members.
@@ -61,6 +79,14 @@ RESPONSE_MEMBERS = {
     "SendMessageBatchResponse": "Successful Failed",
     "DeleteMessageBatchResponse": "Successful Failed",
     "ChangeMessageVisibilityBatchResponse": "Successful Failed",
+    "ListQueueTagsResponse": "Tags",
+    "ListDeadLetterSourceQueuesResponse": "queueUrls NextToken",
+    "StartMessageMoveTaskResponse": "TaskHandle",
+    "CancelMessageMoveTaskResponse": "ApproximateNumberOfMessagesMoved",
+    "ListMessageMoveTasksResponse": "Results",
+    "ListMessageMoveTasksResultEntry": "TaskHandle Status SourceArn DestinationArn "
+    "MaxNumberOfMessagesPerSecond ApproximateNumberOfMessagesMoved "
+    "ApproximateNumberOfMessagesToMove FailureReason StartedTimestamp",
     "MessageAttributeValue": "DataType StringValue BinaryValue StringListValues BinaryListValues",
 }
 
@@ -120,6 +146,9 @@ def test_binary_values_are_base64_on_the_wire() -> None:
         api.DeleteMessageBatchResponse([], []),
         api.ChangeMessageVisibilityBatchResponse(),
         api.ListQueuesResponse(queue_urls=[], next_token=None),
+        api.ListQueueTagsResponse({}),
+        api.ListDeadLetterSourceQueuesResponse([]),
+        api.ListMessageMoveTasksResponse([]),
     ],
 )
 def test_empty_results_are_an_empty_object(empty: msgspec.Struct) -> None:
