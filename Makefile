@@ -8,7 +8,7 @@ SOURCES := $(shell find fastnode rust_ext/src -name '*.pyx' -o -name '*.pxd' -o 
 PINS = $(shell $(PYTHON) -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb")); print(*$(1))')
 BUILD_TOOLS = $(call PINS,project["build-system"]["requires"])
 DEV_TOOLS = $(call PINS,project["project"]["optional-dependencies"]["dev"])
-CYTHON := _keys _core _plan _http _occ
+CYTHON := _keys _core _plan _http _occ _query
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
@@ -22,7 +22,7 @@ run: build ## build what changed and start one durable node on loopback (ARGS="-
 
 build: $(VENV)/.built ## create .venv, install the pinned dependencies, compile Cython and Rust
 
-test: lint test-rust test-unit test-integration test-crash bench-smoke ## everything CI runs: lint, types, Rust and Python tests
+test: lint test-rust test-unit test-integration conformance test-crash bench-smoke ## everything CI runs: lint, types, Rust and Python tests
 
 lint: $(VENV)/.dev ## ruff, mypy, stubtest, clippy, rustfmt
 	$(BIN)/ruff check .
@@ -38,13 +38,26 @@ test-rust: | tools ## cargo test of the Raft log extension
 	cd bench/loadgen && cargo test --quiet --locked
 
 test-unit: $(VENV)/.dev ## pure code: no sockets, no sleeps
-	$(BIN)/pytest -q tests/unit
+	$(BIN)/pytest -q tests/unit tests/fuzz
 
 test-integration: $(VENV)/.dev ## one real node, real sockets and disk, boto3
 	$(BIN)/pytest -q tests/integration
 
+.PHONY: conformance
+conformance: $(VENV)/.dev ## every row of the SQS contract by both protocols; fails on a row without a case
+	$(BIN)/pytest -q tests/conformance --whole-contract
+
 test-crash: $(VENV)/.dev ## real nodes killed with -9, damaged logs
 	$(BIN)/pytest -q tests/crash
+
+.PHONY: clients fuzz
+clients: $(VENV)/.dev ## real clients against a node: boto3, old boto3, AWS CLI, JavaScript, Java
+	$(BIN)/python -m tests.clients.run
+
+SECONDS ?= 120
+fuzz: $(VENV)/.dev ## the fuzzers, each for SECONDS (120): HTTP parser, JSON, Query, tokens and policies
+	@$(PIP) install $(call PINS,project["project"]["optional-dependencies"]["fuzz"])
+	for name in http json query tokens; do $(BIN)/python -m tests.fuzz.run $$name $(SECONDS) || exit 1; done
 
 bench-smoke: $(VENV)/.dev
 	$(BIN)/pytest -q bench --benchmark-disable
@@ -58,6 +71,11 @@ debug-check: $(VENV)/.dev ## the compiled modules with every bounds check on, ag
 	cp fastnode/_raftlog*.so build/debug/fastnode/
 	$(BIN)/pytest -q -o pythonpath='build/debug .' tests/unit/native
 	rm build/cython-profile
+
+.PHONY: bench-scale
+bench-scale: $(VENV)/.dev ## 10,000 idle long polls; pages of ListQueues with 100,000 queues
+	$(BIN)/python -m bench.idle_polls
+	$(BIN)/python -m bench.list_queues
 
 bench-storage: $(VENV)/.dev ## disk space and latency after many messages, purge beside load, engine options
 	$(BIN)/python -m bench.storage

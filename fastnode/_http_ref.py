@@ -105,6 +105,9 @@ def _scan_head(head: bytes) -> Request:
     """The request without its body. `head` ends with its empty line."""
     # RFC 9112 §2.2: an empty line before the request is ignored. One is enough.
     head = head.removeprefix(b"\r\n")
+    # The parser would go on behind one, and the answer would depend on how the bytes arrived.
+    if head.count(b"\n") != head.count(b"\r\n"):
+        raise RefusedError(400, "line feed without carriage return")
     collector = _Collector()
     parser = httptools.HttpRequestParser(collector)
     try:

@@ -119,14 +119,14 @@ class GroupClock:
     __slots__ = (
         "_anchor_boot_ns",
         "_anchor_ns",
-        "_boottime_ns",
         "_error_ns",
         "_last",
         "_target_ns",
+        "boottime_ns",
     )
 
     def __init__(self, clock: Clock, target_ns: Callable[[], int] | None = None) -> None:
-        self._boottime_ns = clock.boottime_ns
+        self.boottime_ns = clock.boottime_ns
         self._target_ns = target_ns or clock.wall_ns
         self._last = 0
         self.lead(applied_ts=0)
@@ -136,7 +136,7 @@ class GroupClock:
         self.observe(applied_ts)
         target_ns = self._target_ns()
         floor_ns = milliseconds_of(self._last) * NS_PER_MS
-        self._anchor_boot_ns = self._boottime_ns()
+        self._anchor_boot_ns = self.boottime_ns()
         self._anchor_ns = max(floor_ns, target_ns)
         self._error_ns = target_ns - self._anchor_ns
 
@@ -160,7 +160,7 @@ class GroupClock:
         return max(current, self._last)
 
     def _time_ns(self) -> int:
-        boot_ns = self._boottime_ns()
+        boot_ns = self.boottime_ns()
         elapsed_ns = boot_ns - self._anchor_boot_ns
         time_ns = self._anchor_ns + elapsed_ns + slew_ns(self._error_ns, elapsed_ns)
         if elapsed_ns >= STEER_INTERVAL_NS:

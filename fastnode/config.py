@@ -15,6 +15,9 @@ VISIBILITY_SECONDS_MAX: Final = 43_200
 DELAY_SECONDS_MAX: Final = 900
 IN_FLIGHT_MESSAGES_MAX: Final = 120_000
 LIST_PAGE_MAX: Final = 1_000
+MOVE_TASKS_KEPT: Final = 10
+MOVE_TASKS_ACTIVE_MAX: Final = 100
+MOVE_RATE_MAX: Final = 500
 
 # --- HTTP -----------------------------------------------------------------------------------------
 # One legal 1 MiB message can need 6 MiB as JSON, so the body cap leaves room and sizes are checked
@@ -31,18 +34,33 @@ HTTP_PIPELINE_MAX: Final = 64
 HTTP_CONNECTIONS_MAX: Final = 20_000
 HTTP_WRITE_BUFFER_BYTES_MAX: Final = 16 * 1_048_576
 DRAIN_SECONDS: Final = 8.0
+SIGNATURE_SKEW_SECONDS: Final = 15 * 60
+# Callers, signing keys and claims that are remembered so that they need not be worked out again.
+SIGNATURE_CACHE_MAX: Final = 1_024
+CREDENTIALS_BYTES_MAX: Final = 1_048_576
 
 # --- Transactions and groups ----------------------------------------------------------------------
 GROUPS_DEFAULT: Final = 8
 GROUPS_MAX: Final = 256
 ENTRY_BYTES_MAX: Final = 16 * 1_048_576
+# A sequence number has room for the messages of one transaction; larger moves are several.
+TRANSACTION_MESSAGES_MAX: Final = 16
+# A call whose plan the state has overtaken is planned again; more often means that it never lands.
+PLANS_MAX: Final = 5
+# How long background work waits before it tries again what could not be done now.
+RETRY_MS: Final = 1_000
 UNAPPLIED_TRANSACTIONS_MAX: Final = 16_384
 UNAPPLIED_BYTES_MAX: Final = 128 * 1_048_576
 LATCH_WAITERS_MAX: Final = 16_384
+LATCH_SECONDS: Final = 10.0
+WAITING_READS_MAX: Final = 16_384
 # Waiting for loop turns that add nothing more makes fsync groups larger; four turns bound the added
 # latency.
 GATHER_TURNS_MAX: Final = 4
 TICK_SECONDS: Final = 0.1
+ELECTION_TICKS: Final = 10
+# How much faster a voter's clock may run than the leader's; crystals stay below a tenth of it.
+CLOCK_DRIFT_PPM: Final = 1_000
 
 # --- Leader memory --------------------------------------------------------------------------------
 LIVE_QUEUES_MAX: Final = 50_000
@@ -52,10 +70,28 @@ READ_AHEAD_BYTES: Final = 4 * 1_048_576
 TIMER_PAGE: Final = 10_000
 DUE_TIMERS_MAX: Final = 150_000
 
+# --- Retention ------------------------------------------------------------------------------------
+SWEEP_INTERVAL_MS: Final = 1_000
+# Queues looked at per round: those in memory, and those of the whole node.
+SWEEP_LIVE_QUEUES: Final = 128
+SWEEP_STORED_QUEUES: Final = 64
+# Messages that one transaction removes, and transactions of one round.
+SWEEP_MESSAGES: Final = 64
+SWEEP_STEPS: Final = 256
+
+# --- Admin API ------------------------------------------------------------------------------------
+# One page of a peek looks at no more rows, and ends after so many bytes of bodies.
+PEEK_ROWS: Final = 1_000
+PEEK_BYTES: Final = 4 * 1_048_576
+
 # --- Storage --------------------------------------------------------------------------------------
 BLOCK_CACHE_BYTES: Final = 64 * 1_048_576
 WRITE_BUFFER_BYTES: Final = 64 * 1_048_576
 FLUSH_INTERVAL_SECONDS: Final = 30.0
+# While space is low: what was deleted gives its space back only when it is flushed and compacted.
+LOW_SPACE_FLUSH_SECONDS: Final = 5.0
+# A group with more is left to the compaction that its tombstones cause.
+LOW_SPACE_COMPACT_BYTES: Final = 64 * 1_048_576
 LOG_BYTES_BEFORE_FLUSH: Final = 256 * 1_048_576
 LOG_SEGMENT_BYTES: Final = 64 * 1_048_576
 DISK_RESERVE_BYTES: Final = 512 * 1_048_576

@@ -17,6 +17,7 @@ from fastnode._core_ref import (
     FRESH_PUT,
     MAX,
     MESSAGE_DELAYED,
+    MESSAGE_MOVED,
     PUT,
     MessageRecord,
     MessageState,
@@ -50,6 +51,21 @@ from fastnode._occ_ref import (
     RetentionClass,
 )
 from fastnode._plan_ref import PlannedSend
+from fastnode._query_ref import (
+    FLAG,
+    KEY,
+    LIST,
+    MAP,
+    NUMBER,
+    OCTETS,
+    ONE,
+    STRUCT,
+    TEXT,
+    VALUE,
+    Element,
+    Field,
+    FormError,
+)
 
 COMPILED: Final = os.environ.get("FASTNODE_PURE") != "1"
 
@@ -95,6 +111,7 @@ if COMPILED:
         )
         from fastnode._occ import Resolver
         from fastnode._plan import encode_text, plan_sends, write_landed
+        from fastnode._query import FormReader, XmlWriter, escape_xml, find_parameter
     except ImportError as error:
         raise ImportError(
             f"the compiled modules cannot be loaded ({error}); run `make build`,"
@@ -144,6 +161,14 @@ else:
     from fastnode._occ_ref import Resolver  # type: ignore[assignment]
     from fastnode._plan_ref import encode_text, plan_sends, write_landed
 
+    # Two classes again.
+    from fastnode._query_ref import (  # type: ignore[assignment]
+        FormReader,
+        XmlWriter,
+        escape_xml,
+        find_parameter,
+    )
+
 __all__ = [
     "ADD",
     "APPLIED",
@@ -166,14 +191,29 @@ __all__ = [
     "FAMILY_STATE",
     "FAMILY_TIMER",
     "FAMILY_TOMBSTONE",
+    "FLAG",
     "FRESH_DELETE",
     "FRESH_PUT",
+    "KEY",
+    "LIST",
+    "MAP",
     "MAX",
     "MESSAGE_DELAYED",
+    "MESSAGE_MOVED",
+    "NUMBER",
+    "OCTETS",
+    "ONE",
     "PUT",
     "STALE",
+    "STRUCT",
+    "TEXT",
     "TOO_OLD",
     "UNPARTITIONED",
+    "VALUE",
+    "Element",
+    "Field",
+    "FormError",
+    "FormReader",
     "MessageRecord",
     "MessageState",
     "ParsedKey",
@@ -185,6 +225,7 @@ __all__ = [
     "Resolver",
     "RetentionClass",
     "Transaction",
+    "XmlWriter",
     "counter_key",
     "decode_entry",
     "decode_message",
@@ -197,6 +238,8 @@ __all__ = [
     "encode_state",
     "encode_text",
     "encode_transaction",
+    "escape_xml",
+    "find_parameter",
     "group_key",
     "home_group",
     "id_key",

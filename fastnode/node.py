@@ -19,12 +19,17 @@ from fastnode.datadir import DataDir, open_data_dir
 from fastnode.errors import StartError
 from fastnode.flow import start
 from fastnode.http.admin import Admin
-from fastnode.http.identity import ACCOUNT_DEFAULT, IdentitySettings
+from fastnode.http.admin_api import AdminApi
+from fastnode.http.credentials import CredentialsFile
+from fastnode.http.http1 import Request
+from fastnode.http.identity import ACCOUNT_DEFAULT, IdentitySettings, OpenIdentity
 from fastnode.http.router import Router
 from fastnode.http.server import HttpServer
+from fastnode.http.sigv4 import Verifier
 from fastnode.native import message_id_text
 from fastnode.queue.operations import OPERATIONS
 from fastnode.queue.predeclared import declare_queues
+from fastnode.queue.retention import Sweeper
 from fastnode.queue.service import Service
 from fastnode.raft.driver import Driver
 from fastnode.raft.groups import open_groups
@@ -36,6 +41,7 @@ from fastnode.store.swap import recover_swap
 from fastnode.upkeep import Upkeep
 
 GARBAGE_THRESHOLD: Final = 100_000
+NS_PER_SECOND: Final = 1_000_000_000
 log: Final = logging.getLogger("fastnode")
 
 
@@ -79,9 +85,10 @@ class Node:
             applied=[group.applied_index for group in self.groups],
             is_synced=settings.fsync == "always",
         )
-        self._runtime = Runtime(loop, self.raft)
+        self._runtime = Runtime(loop, self.raft, clock.boottime_ns)
         for group in self.groups:
             group.on_gathered = self._runtime.gathered
+            group.on_read_waiting = self._runtime.read_waiting
         self.service = Service(self.groups, ids, lambda: LoopAlarm(loop), is_strict=settings.strict)
         self.upkeep = Upkeep(self.groups, self.raft, data.path)
 
@@ -93,6 +100,7 @@ class Node:
         """Replay the log and take the lead of every group."""
         self._runtime.start(Driver(self.raft, self.groups))
         await self._runtime.until(lambda: self.is_ready)
+        self.service.resume()
 
     async def stop(self) -> None:
         await self.upkeep.flush_all()
@@ -118,13 +126,14 @@ async def serve(settings: Settings, *, on_ready: Callable[[str, str], None]) -> 
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
+    identity = _identity(settings)
     data = open_data_dir(settings)
     try:
         node = Node(settings, data)
         await node.start()
         data.mark_started()
         _calm_garbage_collector()
-        await _run(settings, node, stopping, on_ready)
+        await _run(settings, node, identity, stopping, on_ready)
         await node.stop()
     finally:
         data.close()
@@ -133,30 +142,57 @@ async def serve(settings: Settings, *, on_ready: Callable[[str, str], None]) -> 
 async def _run(
     settings: Settings,
     node: Node,
+    identity: IdentitySettings,
     stopping: asyncio.Event,
     on_ready: Callable[[str, str], None],
 ) -> None:
     await _declare(settings, node.service)
     loop = asyncio.get_running_loop()
-    hosts = None if settings.insecure else frozenset({settings.listen.host.lower()})
-    identity = IdentitySettings(settings.region, f"http://{settings.listen}", hosts)
     router = Router(
         OPERATIONS, node.service, identity, _request_ids(SystemIdSource()).__next__, log
     )
     sqs = HttpServer(router.respond, now=loop.time)
-    admin = HttpServer(Admin(lambda: node.is_ready, node.metrics).respond, now=loop.time)
+    api = AdminApi(node.service, _admin_guard(settings), log)
+    admin = HttpServer(Admin(lambda: node.is_ready, node.metrics, api).respond, now=loop.time)
     sqs_url = await _listen(sqs, settings.listen, "--listen")
     admin_url = await _listen(admin, settings.admin, "--admin")
     upkeep = asyncio.create_task(node.upkeep.run())
+    sweeper = Sweeper(node.service, LoopAlarm(loop))
+    sweeper.start()
     on_ready(sqs_url, admin_url)
     await stopping.wait()
     log.info("stopping")
+    sweeper.stop()
     node.service.end_polls()
     await sqs.drain()
     admin.close()
     upkeep.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await upkeep
+
+
+def _admin_guard(settings: Settings) -> Callable[[Request], object]:
+    """Whoever reaches the admin listener may look, so no web page may reach it."""
+    hosts = None if settings.insecure else frozenset({settings.admin.host.lower()})
+    return OpenIdentity(IdentitySettings(settings.region, f"http://{settings.admin}", hosts)).caller
+
+
+def _identity(settings: Settings) -> IdentitySettings:
+    hosts = None if settings.insecure else frozenset({settings.listen.host.lower()})
+    verifier = _verifier(settings) if settings.credentials else None
+    return IdentitySettings(settings.region, f"http://{settings.listen}", hosts, verifier)
+
+
+def _verifier(settings: Settings) -> Verifier:
+    """Signatures of the keys in the credentials file, which is followed from now on."""
+    credentials, wall_ns = CredentialsFile(settings.credentials), SystemClock().wall_ns
+    only_region = settings.region if settings.strict else None
+    verifier = Verifier(credentials.keys, lambda: wall_ns() // NS_PER_SECOND, only_region)
+    credentials.on_change = verifier.replace_keys
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, credentials.reload)
+    credentials.watch(loop.call_later)
+    return verifier
 
 
 async def _listen(server: HttpServer, address: Address, flag: str) -> str:

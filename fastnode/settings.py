@@ -61,6 +61,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     node_id: int = 1
     groups: int = GROUPS_DEFAULT
     region: str = "us-east-1"
+    # Empty: the API is open to whoever reaches it.
+    credentials: str = ""
     insecure: bool = False
     fsync: Literal["always", "never"] = "always"
     strict: bool = False
@@ -69,6 +71,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     queues: dict[str, dict[str, str]] = {}
     # Fields that somebody set: what a data directory recorded beats a default, not a choice.
     explicit: frozenset[str] = frozenset()
+
+    @property
+    def open_to_network(self) -> list[str]:
+        """The listeners that anybody in the network may use: signatures guard the SQS API only."""
+        listeners = ["admin"] if self.credentials else ["listen", "admin"]
+        return [field for field in listeners if not getattr(self, field).is_loopback]
 
 
 class Option(msgspec.Struct, frozen=True):
@@ -130,6 +138,12 @@ def parse_path(text: str) -> str:
     return text
 
 
+def parse_optional_path(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("must be the path of a file")
+    return text
+
+
 def _integer(low: int, high: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         # isdigit() first: int() would also take "1_0", " 8 " and digits of other scripts.
@@ -162,6 +176,13 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "replicated logs to spread queues over; fixed when the data directory is created",
     ),
     Option("region", "R", str, parse_region, "AWS region of queue ARNs"),
+    Option(
+        "credentials",
+        "FILE",
+        str,
+        parse_optional_path,
+        "JSON file of the access keys that may sign requests; empty leaves the API open",
+    ),
     Option("insecure", "", bool, parse_switch, "let the open API bind to more than loopback"),
     Option(
         "fsync",
@@ -206,11 +227,12 @@ def nearest(word: str, valid: Iterable[str]) -> str:
 
 
 def _check_together(settings: Settings) -> None:
-    for flag, address in (("--listen", settings.listen), ("--admin", settings.admin)):
-        if not (settings.insecure or address.is_loopback):
+    for field in settings.open_to_network:
+        if not settings.insecure:
             raise UsageError(
-                f"{flag} {address} is not loopback and the API is open to whoever reaches it: "
-                "bind to 127.0.0.1, or add --insecure if the network is yours"
+                f"--{field} {getattr(settings, field)} is not loopback and the API is open to "
+                "whoever reaches it: bind to 127.0.0.1, or add --insecure if the network is yours"
+                + (", or give --credentials" if field == "listen" else "")
             )
     if settings.listen == settings.admin and settings.listen.port != 0:
         raise UsageError(f"--listen and --admin are both {settings.listen}: give one another port")

@@ -2,12 +2,18 @@
 
 The log is needed from the oldest entry that some engine has not flushed. The applied index is read
 *before* a flush, so whatever the flush covers is at least that.
+
+While free space is below the reserve both happen more often, since only a flush and a compaction
+give the space of deleted messages back. Many deletes cause a compaction by themselves. A few
+deletes of large messages do not, though they free as much; but then the tables, which hold no large
+bodies, are small, and compacting all of them is cheap.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -51,41 +57,85 @@ class Upkeep:
         self._data_path = data_path
         self._free_space = free_space
         self._flushed = {group.number: group.applied_index for group in groups}
+        self._compacted = dict(self._flushed)
+        self._has_room = True
 
     async def run(self) -> None:
         """Until cancelled."""
-        seconds_left = config.FLUSH_INTERVAL_SECONDS
+        idle_seconds = 0.0
         while True:
             await asyncio.sleep(CHECK_SECONDS)
-            self.check_disk()
-            seconds_left -= CHECK_SECONDS
-            if seconds_left <= 0 or self._log_bytes() > config.LOG_BYTES_BEFORE_FLUSH:
-                await self.flush_all()
-                seconds_left = config.FLUSH_INTERVAL_SECONDS
+            idle_seconds += CHECK_SECONDS
+            if await self.look(idle_seconds):
+                idle_seconds = 0.0
 
-    def check_disk(self) -> None:
+    async def look(self, idle_seconds: float) -> bool:
+        """Whether it was time to flush, so long after the last time."""
+        has_room = self.check_disk()
+        interval = config.FLUSH_INTERVAL_SECONDS if has_room else config.LOW_SPACE_FLUSH_SECONDS
+        if idle_seconds < interval and self._log_bytes() <= config.LOG_BYTES_BEFORE_FLUSH:
+            return False
+        await self.flush_all()
+        await self.compact_small()
+        return True
+
+    def check_disk(self) -> bool:
+        """Whether new messages are accepted."""
         free, total = self._free_space(self._data_path)
         has_room = free >= reserve_bytes(total)
-        for group in self._groups:
-            if group.accepts_messages != has_room:
+        if has_room != self._has_room:
+            self._has_room = has_room
+            state = "accepted again" if has_room else "refused: free disk space is too low"
+            log.warning("new messages are %s free=%d", state, free)
+            for group in self._groups:
                 group.accepts_messages = has_room
-                state = "accepted again" if has_room else "refused: free disk space is too low"
-                log.warning("new messages are %s group=%d free=%d", state, group.number, free)
+        return has_room
 
     async def flush_all(self) -> None:
         for group in self._groups:
             if group.applied_index > self._flushed[group.number]:
                 await self._flush(group)
 
+    async def compact_small(self) -> None:
+        """While there is no room: groups whose tables are small."""
+        for group in self._groups:
+            if self._flushed[group.number] > self._compacted[group.number]:
+                if self.check_disk():
+                    return
+                await self._compact(group)
+
     async def _flush(self, group: Group) -> None:
         index = group.applied_index
         try:
-            await asyncio.to_thread(group.flush)
+            await _finish_in_thread(group.flush)
         except (EngineError, DiskFull) as error:
             log.error("flush failed, the log is kept group=%d: %s", group.number, error)
             return
         self._flushed[group.number] = index
         self._raft.compact(group.number, index)
 
+    async def _compact(self, group: Group) -> None:
+        # A compaction writes before it deletes, and must not take what is left for deletes.
+        free, _ = self._free_space(self._data_path)
+        if group.engine_metrics()["table_bytes"] > min(free // 2, config.LOW_SPACE_COMPACT_BYTES):
+            return
+        index = self._flushed[group.number]
+        try:
+            await _finish_in_thread(group.compact)
+        except (EngineError, DiskFull) as error:
+            log.error("compaction failed group=%d: %s", group.number, error)
+        self._compacted[group.number] = index
+
     def _log_bytes(self) -> int:
         return self._raft.status()["log_bytes"]
+
+
+async def _finish_in_thread(work: Callable[[], None]) -> None:
+    """To its end even when cancelled: an engine that somebody works with cannot be closed."""
+    thread = asyncio.create_task(asyncio.to_thread(work))
+    try:
+        await asyncio.shield(thread)
+    except asyncio.CancelledError:
+        with contextlib.suppress(EngineError, DiskFull):
+            await thread
+        raise

@@ -141,10 +141,10 @@ def environment() -> dict[str, str]:
     return kept | {"PYTHONPATH": str(ROOT)}
 
 
-def refused_start(data_dir: Path) -> tuple[int, str]:
+def refused_start(data_dir: Path, *arguments: str) -> tuple[int, str]:
     """Exit code and stderr of a node that must not come up."""
     ended = subprocess.run(
-        node_command(data_dir),
+        node_command(data_dir, *arguments),
         env=environment(),
         cwd=data_dir.parent,
         stdin=subprocess.DEVNULL,

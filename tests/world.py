@@ -72,31 +72,45 @@ class Pending:
 
 
 class World:
-    """One group, led by this node in term 1."""
+    """Groups led by this node in term 1; most tests need only one, `group`."""
 
-    def __init__(self, *, is_strict: bool = False) -> None:
+    def __init__(self, *, groups: int = 1, is_strict: bool = False) -> None:
         self.clock = FakeClock()
         self.alarms: dict[FakeAlarm, tuple[int, Callable[[], None]]] = {}
-        self.engine = MemoryEngine()
-        self.log: list[bytes] = []
+        self.engines = [MemoryEngine() for _ in range(groups)]
+        self.logs: list[list[bytes]] = [[] for _ in range(groups)]
         self._is_strict = is_strict
         self._ids = CountingIds()
         self._start()
 
     def _start(self) -> None:
         self.alarms.clear()
-        self.group = Group(0, self.engine, GroupClock(self.clock))
+        clock = self.clock
+        self.groups = [
+            Group(number, engine, GroupClock(clock)) for number, engine in enumerate(self.engines)
+        ]
         self.service = Service(
-            [self.group], self._ids, lambda: FakeAlarm(self), is_strict=self._is_strict
+            self.groups, self._ids, lambda: FakeAlarm(self), is_strict=self._is_strict
         )
-        replayed = self.log[max(self.group.applied_index - 1, 0) :]
-        self.group.change_role(LEADER, 1)
-        self.group.commit(1 + len(self.log), 1, replayed)
-        assert self.group.apply()
+        for group, log in zip(self.groups, self.logs, strict=True):
+            replayed = log[max(group.applied_index - 1, 0) :]
+            group.change_role(LEADER, 1)
+            group.commit(1 + len(log), 1, replayed)
+            assert group.apply()
+        self.service.resume()
+
+    @property
+    def group(self) -> Group:
+        return self.groups[0]
+
+    @property
+    def engine(self) -> MemoryEngine:
+        return self.engines[0]
 
     def crash(self) -> None:
         """Memory is gone; what was flushed and what is in the log stays."""
-        self.engine.crash()
+        for engine in self.engines:
+            engine.crash()
         self._start()
 
     # --- calls ---------------------------------------------------------------------------------
@@ -119,15 +133,25 @@ class World:
 
     def commit(self) -> None:
         """Everything gathered becomes durable and is applied, until nothing is left to do."""
-        while (entry := self.group.take_entry()) is not None:
-            self.log.append(entry)
-            self.group.commit(1 + len(self.log), 1, [entry])
-            assert self.group.apply()
+        while self.step():
+            pass
+
+    def step(self) -> bool:
+        """One entry of each group that gathered something; False when there was none."""
+        gathered = [(group, group.take_entry()) for group in self.groups]
+        for group, entry in gathered:
+            if entry is not None:
+                log = self.logs[group.number]
+                log.append(entry)
+                group.commit(1 + len(log), 1, [entry])
+                assert group.apply()
+        return any(entry is not None for _, entry in gathered)
 
     def refuse(self) -> None:
-        """The log takes nothing of what was gathered."""
-        while self.group.take_entry() is not None:
-            self.group.refuse_entry(DiskFull("the log is full"))
+        """The logs take nothing of what was gathered."""
+        for group in self.groups:
+            while group.take_entry() is not None:
+                group.refuse_entry(DiskFull("the log is full"))
 
     # --- time ----------------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ def _build_parser(command: str) -> _Parser:
 
 
 def _add_option(parser: _Parser, option: Option) -> None:
-    summary = f"{option.summary} (default {option.default_text}; {option.variable})"
+    summary = f"{option.summary} (default {option.default_text or 'none'}; {option.variable})"
     summary = summary.replace("%", "%%")
     if option.is_switch:
         # The optional value lets a flag clear what the environment or the file has set.

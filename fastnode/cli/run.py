@@ -27,11 +27,9 @@ def warn_of_choices(settings: Settings) -> None:
     """Choices that are legal and that somebody will regret not having known about."""
     if settings.fsync == "never":
         _LOGGER.warning("fsync is off: a power cut or a kernel crash loses acknowledged messages")
-    for name, address in (("listen", settings.listen), ("admin", settings.admin)):
-        if not address.is_loopback:
-            _LOGGER.warning(
-                "the open API is reachable from the network", extra={name: str(address)}
-            )
+    for name in settings.open_to_network:
+        address = str(getattr(settings, name))
+        _LOGGER.warning("the open API is reachable from the network", extra={name: address})
 
 
 def announce(sqs_url: str, admin_url: str) -> None:

@@ -1,10 +1,11 @@
-"""The admin listener: is the process alive, is it ready, what does it count. Nothing about queues'
-contents.
+"""The admin listener: is the process alive, is it ready, what does it count. What it says about
+queues is in `admin_api.py`.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from fastnode.http.admin_api import PREFIX, AdminApi
 from fastnode.http.exchange import Exchange
 from fastnode.http.http1 import Request
 from fastnode.http.response import TEXT
@@ -20,8 +21,12 @@ class Admin:
     """
 
     def __init__(
-        self, is_ready: Callable[[], bool], metrics: Callable[[], Mapping[str, float]]
+        self,
+        is_ready: Callable[[], bool],
+        metrics: Callable[[], Mapping[str, float]],
+        api: AdminApi | None = None,
     ) -> None:
+        self._api = api
         self._is_ready = is_ready
         self._metrics = metrics
         self._pages: dict[bytes, Page] = {
@@ -32,7 +37,9 @@ class Admin:
 
     def respond(self, request: Request, exchange: Exchange) -> None:
         page = self._pages.get(request.path)
-        if page is None:
+        if self._api is not None and request.path.startswith(PREFIX):
+            self._api.respond(request, exchange)
+        elif page is None:
             exchange.reply(404, TEXT, b"not found\n")
         elif request.method not in (b"GET", b"HEAD"):
             exchange.reply(405, TEXT + b"Allow: GET, HEAD\r\n", b"read only\n")

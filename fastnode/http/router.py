@@ -4,22 +4,32 @@ Shell.
 A handler runs to its end whatever becomes of its client. Nothing here knows an action by name.
 """
 
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from fastnode.errors import DeadlineExceeded, DiskFull, OperationError, Overloaded
+from fastnode import config
+from fastnode.errors import DeadlineExceeded, DiskFull, OperationError, Overloaded, PlanAgain
 from fastnode.flow import start
 from fastnode.http.codec import Codec, Operation, Rendered
 from fastnode.http.exchange import Exchange
 from fastnode.http.http1 import Request
-from fastnode.http.identity import Identity, IdentitySettings
+from fastnode.http.identity import IdentitySettings, identity_of
 from fastnode.http.json_codec import JsonCodec, is_json
+from fastnode.http.query_codec import METHODS, QueryCodec, QueryJsonCodec, prefers_json
+from fastnode.http.response import TEXT
 from fastnode.http.send_lane import SendLane
-from fastnode.http.xml_error import encode_xml_error, refuse_query
+from fastnode.http.trace_header import TRACE_HEADER, check_trace_header
 from fastnode.queue.caller import Call, Caller
-from fastnode.queue.errors import SqsError, internal_failure, service_unavailable
+from fastnode.queue.errors import (
+    SqsError,
+    access_denied,
+    internal_failure,
+    service_unavailable,
+)
 
+_ALLOW: Final = b"Allow: %b\r\n" % b", ".join(METHODS)
 _UNAVAILABLE: Final = "The service is unavailable at the moment. Please try again."
 _UNAVAILABLE_TEXTS: Final[Mapping[type[OperationError], str]] = {
     Overloaded: "The service is overloaded. Please try again.",
@@ -40,10 +50,12 @@ class Router:
         log: logging.Logger,
     ) -> None:
         self._service = service
-        self._identity = Identity(identity)
+        self._identity = identity_of(identity)
         self._request_ids = request_ids
         self._log = log
         self._json = JsonCodec(operations)
+        self._query = QueryCodec(operations)
+        self._query_json = QueryJsonCodec(operations)
         self._lane = SendLane(self._identity, service, request_ids, self._fail)
 
     def respond(self, request: Request, exchange: Exchange) -> None:
@@ -51,35 +63,51 @@ class Router:
             return
         if is_json(request):
             self._run(self._json, request, exchange)
+        elif request.method in METHODS:
+            codec = self._query_json if prefers_json(request) else self._query
+            self._run(codec, request, exchange)
         else:
-            self._refuse(request, exchange)
+            exchange.reply(405, _ALLOW + TEXT, b"method not allowed\n")
 
     def _run(self, codec: Codec, request: Request, exchange: Exchange) -> None:
         request_id = self._request_ids()
         try:
-            # Who calls is settled before anything is read from the request.
-            caller = self._identity.caller(request)
-            operation = codec.operation_of(request)
+            caller = self._admitted(request)
+            operation = _reached(codec, caller, request)
             decoded = codec.decode(operation, request)
         except SqsError as error:
             exchange.reply(*codec.encode_error(error, request_id))
             return
         call = _HttpCall(caller, request_id, request, exchange, codec, operation, self._log)
-        start(operation.handler(self._service, call, decoded), call.finish)
+        call.begin(self._service, decoded)
         if exchange.answer is None:
             call.watch()
 
-    def _fail(self, exchange: Exchange, request_id: str, error: OperationError) -> None:
-        exchange.reply(*_unavailable(self._json, request_id, error))
+    def _admitted(self, request: Request) -> Caller:
+        """Who calls is settled before anything else is read from the request."""
+        caller = self._identity.caller(request)
+        check_trace_header(request.headers)
+        return caller
 
-    def _refuse(self, request: Request, exchange: Exchange) -> None:
-        request_id = self._request_ids()
-        try:
-            self._identity.caller(request)
-        except SqsError as error:
-            exchange.reply(*encode_xml_error(error, request_id))
+    def _fail(self, request: Request, exchange: Exchange, error: OperationError) -> None:
+        """The short way did not lead to the end."""
+        if isinstance(error, PlanAgain):
+            self._run(self._json, request, exchange)
         else:
-            exchange.reply(*refuse_query(request, request_id))
+            exchange.reply(*_unavailable(self._json, self._request_ids(), error))
+
+
+def _reached(codec: Codec, caller: Caller, request: Request) -> Operation:
+    """A policy belongs to a queue: it cannot admit anybody to an action that is about none. What
+    does not exist is denied to the anonymous like the rest.
+    """
+    if not caller.is_anonymous:
+        return codec.operation_of(request)
+    with contextlib.suppress(SqsError):
+        operation = codec.operation_of(request)
+        if "queue_url" in operation.request.__struct_fields__:
+            return operation
+    raise access_denied(f"Access to the resource {caller.endpoint}/ is denied.")
 
 
 def _unavailable(codec: Codec, request_id: str, error: OperationError) -> Rendered:
@@ -90,7 +118,16 @@ def _unavailable(codec: Codec, request_id: str, error: OperationError) -> Render
 class _HttpCall(Call):
     """One handler at work, and where its result goes."""
 
-    __slots__ = ("_codec", "_exchange", "_log", "_operation", "_request")
+    __slots__ = (
+        "_codec",
+        "_decoded",
+        "_exchange",
+        "_log",
+        "_operation",
+        "_plans_left",
+        "_request",
+        "_service",
+    )
 
     def __init__(
         self,
@@ -113,10 +150,20 @@ class _HttpCall(Call):
         self._codec = codec
         self._operation = operation
         self._log = log
+        self._plans_left = config.PLANS_MAX
+
+    def begin(self, service: Any, decoded: Any) -> None:
+        self._service = service
+        self._decoded = decoded
+        self._plan()
+
+    def _plan(self) -> None:
+        self._plans_left -= 1
+        start(self._operation.handler(self._service, self, self._decoded), self.finish)
 
     @property
     def trace_header(self) -> str | None:
-        value = self._request.headers.get(b"x-amzn-trace-id")
+        value = self._request.headers.get(TRACE_HEADER)
         return value.decode("latin-1") if value else None
 
     @property
@@ -137,10 +184,14 @@ class _HttpCall(Call):
 
     def finish(self, result: Any, error: BaseException | None) -> None:
         request_id = self.request_id
+        if isinstance(error, PlanAgain) and self._plans_left:
+            # Nothing was written: the same call, planned on the state as it is now.
+            self._plan()
+            return
         if error is None:
             rendered = self._codec.encode(self._operation, result, request_id)
         elif isinstance(error, SqsError):
-            rendered = self._codec.encode_error(error, request_id)
+            rendered = self._codec.encode_error(error, request_id, error.retry_after_seconds)
         elif isinstance(error, OperationError):
             rendered = _unavailable(self._codec, request_id, error)
         else:

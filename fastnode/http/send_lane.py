@@ -16,6 +16,7 @@ from fastnode.http.exchange import Exchange
 from fastnode.http.http1 import Request
 from fastnode.http.identity import Identity
 from fastnode.http.json_codec import CONTENT_TYPE
+from fastnode.http.trace_header import TRACE_HEADER
 from fastnode.native import PlannedSend, encode_text
 from fastnode.queue.api import SendMessageRequest
 from fastnode.queue.live import LiveQueue
@@ -26,7 +27,7 @@ from fastnode.queue.validate import is_plain
 TARGET: Final = b"AmazonSQS.SendMessage"
 _HEADERS: Final = b"Content-Type: " + CONTENT_TYPE + b"\r\nx-amzn-RequestId: %b\r\n"
 
-Fail = Callable[[Exchange, str, OperationError], None]
+Fail = Callable[[Request, Exchange, OperationError], None]
 
 
 class SendLane:
@@ -44,21 +45,24 @@ class SendLane:
         headers = request.headers
         if headers.get(b"x-amz-target") != TARGET or headers.get(b"content-type") != CONTENT_TYPE:
             return False
-        caller = self._identity.known_caller(headers)
-        if caller is None or b"x-amzn-trace-id" in headers:
+        if TRACE_HEADER in headers:
             return False
         try:
             sent = self._decode(request.body)
-            queue = self._service.live_queue(caller, sent.queue_url)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
-        if queue is None or not is_plain(sent):
+        # Last, because proof costs more than reading and the general way will ask for it again.
+        caller = self._identity.quick_caller(request) if is_plain(sent) else None
+        if caller is None:
+            return False
+        queue = self._service.live_queue(caller, sent.queue_url)
+        if queue is None or queue.throttle is not None:
             return False
         body = encode_text(sent.message_body or "")
         settings, group = queue.settings, queue.group
         if not body or len(body) > settings.maximum_message_size or settings.delay_seconds:
             return False
-        pending = _Pending(exchange, queue, self._request_ids, self._fail)
+        pending = _Pending(request, exchange, queue, self._request_ids, self._fail)
         try:
             group.require_room()
             pending.planned = submit_plain(
@@ -72,11 +76,17 @@ class SendLane:
 class _Pending:
     """A submitted message; what `store` resumes instead of a coroutine."""
 
-    __slots__ = ("_exchange", "_fail", "_queue", "_request_ids", "planned")
+    __slots__ = ("_exchange", "_fail", "_queue", "_request", "_request_ids", "planned")
 
     def __init__(
-        self, exchange: Exchange, queue: LiveQueue, request_ids: Callable[[], str], fail: Fail
+        self,
+        request: Request,
+        exchange: Exchange,
+        queue: LiveQueue,
+        request_ids: Callable[[], str],
+        fail: Fail,
     ) -> None:
+        self._request = request
         self._exchange = exchange
         self._queue = queue
         self._request_ids = request_ids
@@ -90,4 +100,4 @@ class _Pending:
         self._exchange.reply(200, _HEADERS % self._request_ids().encode(), body.encode())
 
     def fail(self, error: OperationError) -> None:
-        self._fail(self._exchange, self._request_ids(), error)
+        self._fail(self._request, self._exchange, error)

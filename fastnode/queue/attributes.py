@@ -24,9 +24,26 @@ from fastnode.queue.errors import (
     sqs_error,
     unknown_attribute,
 )
+from fastnode.queue.policy import as_valid_policy
 from fastnode.queue.queue_url import check_new_name
+from fastnode.queue.redrive_policy import (
+    RedriveAllowPolicy,
+    RedrivePolicy,
+    normal_redrive_allow_policy,
+    normal_redrive_policy,
+    parse_redrive_allow_policy,
+    parse_redrive_policy,
+)
+from fastnode.queue.throttle import (
+    ATTRIBUTE_NAMES,
+    OFF,
+    Limits,
+    check_limits,
+    limits_of,
+    parse_amount,
+)
 
-# Normal form of a value, or None when it is not one.
+# Normal form of a value, or None when it is not one; a parser with texts of its own raises them.
 Parser = Callable[[str], str | None]
 
 # --- Kinds of value -----------------------------------------------------------------------------
@@ -60,21 +77,22 @@ def _key_id(text: str) -> str | None:
     return text if len(text) <= _KEY_ID_LENGTH_MAX else None
 
 
-def _any_text(text: str) -> str | None:
-    return text
-
-
 # --- The table ----------------------------------------------------------------------------------
 
 
 class Rule(Struct, frozen=True):
-    """One settable attribute. `default` is None when an unset attribute is not shown."""
+    """One settable attribute. `default` is None when an unset attribute is not shown.
+
+    An extension is not AWS's: it is stored only while it differs from its default, and unset it is
+    shown to those who name it only.
+    """
 
     name: str
     parse: Parser
     default: str | None = None
     is_fifo_only: bool = False
     is_removable: bool = False
+    is_extension: bool = False
     is_supported: bool = True
 
 
@@ -85,9 +103,9 @@ _RULES: Final = (
     Rule("MessageRetentionPeriod", _whole_number(60, 1_209_600), "345600"),
     Rule("ReceiveMessageWaitTimeSeconds", _whole_number(0, WAIT_SECONDS_MAX), "0"),
     Rule("SqsManagedSseEnabled", _boolean, "true"),
-    Rule("Policy", _any_text, is_removable=True, is_supported=False),
-    Rule("RedrivePolicy", _any_text, is_removable=True, is_supported=False),
-    Rule("RedriveAllowPolicy", _any_text, is_removable=True, is_supported=False),
+    Rule("Policy", as_valid_policy, is_removable=True),
+    Rule("RedrivePolicy", normal_redrive_policy, is_removable=True),
+    Rule("RedriveAllowPolicy", normal_redrive_allow_policy, is_removable=True),
     Rule("KmsMasterKeyId", _key_id, is_removable=True),
     Rule("KmsDataKeyReusePeriodSeconds", _whole_number(60, 86_400), "300"),
     Rule("FifoQueue", _only_true, is_fifo_only=True, is_supported=False),
@@ -99,10 +117,12 @@ _RULES: Final = (
         "perQueue",
         is_fifo_only=True,
     ),
+    *(Rule(name, parse_amount, OFF, is_extension=True) for name in ATTRIBUTE_NAMES),
 )
 RULES: Final = {rule.name: rule for rule in _RULES}
 assert len(RULES) == len(_RULES), "duplicate rule in the attribute table"
 
+_EXTENSIONS: Final = frozenset(rule.name for rule in _RULES if rule.is_extension)
 _KMS_NAMES: Final = ("KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds")
 # A standard queue does not know these two names at all; the other FIFO names get another text.
 _UNKNOWN_ON_STANDARD: Final = ("FifoQueue", "ContentBasedDeduplication")
@@ -135,7 +155,7 @@ def differing_attribute(stored: Mapping[str, str], supplied: Mapping[str, str]) 
     """
     for name, text in supplied.items():
         rule = RULES[name]
-        if rule.parse(text) != stored.get(name, rule.default or ""):
+        if _parse_value(rule, text) != stored.get(name, rule.default or ""):
             return name
     return None
 
@@ -171,14 +191,19 @@ def _apply(current: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, 
     kept = {name: text for name, text in current.items() if not _ends_with(name, changes)}
     merged = kept | _with_consequences(changes)
     _check_throughput(merged)
+    check_limits(merged)
     _check_supported(changes)
-    return merged
+    return {name: text for name, text in merged.items() if not _is_plain(RULES[name], text)}
 
 
 def _ends_with(name: str, changes: Mapping[str, str]) -> bool:
     """Whether the changes end a stored value: KMS attributes go with the use of a KMS key."""
     ends_kms = changes.get("KmsMasterKeyId") == "" or changes.get("SqsManagedSseEnabled") == "true"
     return changes.get(name) == "" or (ends_kms and name in _KMS_NAMES)
+
+
+def _is_plain(rule: Rule, text: str) -> bool:
+    return rule.is_extension and text == rule.default
 
 
 def _with_consequences(changes: Mapping[str, str]) -> dict[str, str]:
@@ -239,12 +264,16 @@ class QueueSettings(Struct, frozen=True, gc=False):
     wait_seconds: int
     is_fifo: bool
     has_content_based_deduplication: bool
+    redrive: RedrivePolicy | None
+    redrive_allow: RedriveAllowPolicy | None
+    limits: Limits | None
 
 
 def settings_of(stored: Mapping[str, str]) -> QueueSettings:
     def number(name: str) -> int:
         return int(stored.get(name) or RULES[name].default or 0)
 
+    redrive, redrive_allow = stored.get("RedrivePolicy"), stored.get("RedriveAllowPolicy")
     return QueueSettings(
         visibility_timeout_ms=number("VisibilityTimeout") * 1_000,
         delay_seconds=number("DelaySeconds"),
@@ -253,6 +282,9 @@ def settings_of(stored: Mapping[str, str]) -> QueueSettings:
         wait_seconds=number("ReceiveMessageWaitTimeSeconds"),
         is_fifo=_is_fifo(stored),
         has_content_based_deduplication=stored.get("ContentBasedDeduplication") == "true",
+        redrive=parse_redrive_policy(redrive) if redrive else None,
+        redrive_allow=parse_redrive_allow_policy(redrive_allow) if redrive_allow else None,
+        limits=limits_of(stored),
     )
 
 
@@ -289,9 +321,10 @@ def shown_attributes(
         if name not in RULES and name not in _COMPUTED and name != "All":
             raise unknown_attribute(name)
     everything = _shown_settings(stored) | {name: of(computed) for name, of in _COMPUTED.items()}
-    if "All" in asked:
-        return everything
-    return {name: text for name, text in everything.items() if name in asked}
+    wanted = set(asked)
+    if "All" in wanted:
+        wanted |= {name for name in everything if name in stored or name not in _EXTENSIONS}
+    return {name: text for name, text in everything.items() if name in wanted}
 
 
 def _shown_settings(stored: Mapping[str, str]) -> dict[str, str]:

@@ -15,13 +15,15 @@ from fastnode.queue.api import (
 )
 from fastnode.queue.caller import Call
 from fastnode.queue.errors import SqsError
+from fastnode.queue.plans import plan_removal
 from fastnode.queue.receipt import Delivery, open_receipt
-from fastnode.queue.receive import plan_removal
 from fastnode.queue.service import Service
 
 
 async def delete_message(service: Service, call: Call, request: DeleteMessageRequest) -> None:
     queue = await service.queue(call, request.queue_url)
+    if queue.throttle is not None:
+        queue.throttle.charge_receive(1, queue.group.now() >> 16)
     delivery = open_receipt(queue, validate.delete_message(request))
     await _delete(service, call, request.queue_url, (delivery,))
 
@@ -32,7 +34,10 @@ async def delete_message_batch(
     queue = await service.queue(call, request.queue_url)
     deliveries: list[Delivery] = []
     response = DeleteMessageBatchResponse([], [])
-    for entry_id, handle in batch.delete_message_batch(request):
+    entries = batch.delete_message_batch(request)
+    if queue.throttle is not None:
+        queue.throttle.charge_receive(len(entries), queue.group.now() >> 16)
+    for entry_id, handle in entries:
         if isinstance(handle, BatchResultErrorEntry):
             response.failed.append(handle)
             continue
@@ -67,7 +72,7 @@ async def _delete(
     txn = queue.group.begin(service.new_request())
     txn.check(queue.keys.generation)
     for position, state in found:
-        plan_removal(queue, txn, position, native.decode_state(state))
+        plan_removal(queue, txn, position, native.decode_state(state), queue.arrival_at(position))
     await queue.group.submit(txn)
     for position, _ in found:
         queue.removed(position)

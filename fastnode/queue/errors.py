@@ -109,7 +109,9 @@ QUERY_TEXTS: Final = {
 
 
 class SqsError(FastnodeError):
-    """A request that the contract refuses."""
+    """A request that the contract refuses; some may be repeated, after `retry_after_seconds`."""
+
+    retry_after_seconds: int | None = None
 
     def __init__(self, row: ErrorRow, message: str) -> None:
         super().__init__(row, message)
@@ -167,8 +169,10 @@ def unknown_attribute(name: str) -> SqsError:
     return sqs_error("InvalidAttributeName", f"Unknown Attribute {name}.")
 
 
-def invalid_attribute_value(name: str) -> SqsError:
-    return sqs_error("InvalidAttributeValue", f"Invalid value for the parameter {name}.")
+def invalid_attribute_value(name: str, reason: str | None = None) -> SqsError:
+    text = f"Invalid value for the parameter {name}."
+    explained = text if reason is None else f"{text} Reason: {reason}"
+    return sqs_error("InvalidAttributeValue", explained)
 
 
 # --- Parameters ---------------------------------------------------------------------------------
@@ -235,8 +239,50 @@ def visibility_beyond_limit(visibility_timeout: int) -> SqsError:
     return invalid_value(visibility_timeout, "VisibilityTimeout", reason)
 
 
+def request_throttled(retry_after_seconds: int) -> SqsError:
+    error = sqs_error("RequestThrottled", "The request was denied due to request throttling.")
+    error.retry_after_seconds = retry_after_seconds
+    return error
+
+
 def too_many_in_flight() -> SqsError:
     return sqs_error("OverLimit", "The maximum number of in flight messages is reached.")
+
+
+def over_limit(text: str) -> SqsError:
+    return sqs_error("OverLimit", text)
+
+
+def resource_not_found(text: str) -> SqsError:
+    return sqs_error("ResourceNotFoundException", text)
+
+
+# --- Signatures ---------------------------------------------------------------------------------
+
+
+def incomplete_signature(text: str) -> SqsError:
+    return sqs_error("IncompleteSignatureException", text)
+
+
+def invalid_signature(text: str) -> SqsError:
+    return sqs_error("InvalidSignatureException", text)
+
+
+def signature_does_not_match() -> SqsError:
+    return invalid_signature(
+        "The request signature we calculated does not match the signature you provided. Check "
+        "your AWS Secret Access Key and signing method. Consult the service documentation for "
+        "details."
+    )
+
+
+def unrecognized_client() -> SqsError:
+    text = "The security token included in the request is invalid."
+    return sqs_error("UnrecognizedClientException", text)
+
+
+def invalid_security(text: str) -> SqsError:
+    return sqs_error("InvalidSecurity", text)
 
 
 # --- The node -----------------------------------------------------------------------------------

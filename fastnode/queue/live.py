@@ -9,9 +9,12 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from fastnode import config, native
-from fastnode.native import MessageRecord, MessageState, PlannedSend
+from fastnode.native import MESSAGE_MOVED, MessageRecord, MessageState, PlannedSend
 from fastnode.queue.attributes import settings_of
 from fastnode.queue.long_poll import Alarm, Waiter, Waiters
+from fastnode.queue.message_attributes import Moved, decode_extras
+from fastnode.queue.policy import policy_of
+from fastnode.queue.throttle import Throttle, throttle_of
 from fastnode.queue.timers import Timer, Timers
 from fastnode.queue.waiting import Waiting
 from fastnode.store.group import Group
@@ -23,6 +26,10 @@ TIMER_RECEIVED: Final = b"\x01"
 _FIRST_PAGE_ROWS: Final = 16
 # A receive that meets more expired or latched messages than this leaves the rest to the next one.
 _PASSED_OVER_MAX: Final = 64
+# One transaction creates no more messages than a sequence number has room for.
+_DEAD_MAX: Final = config.TRANSACTION_MESSAGES_MAX
+# No message is stored at the beginning of time.
+NO_POSITION: Final = 0
 
 
 class Taken(NamedTuple):
@@ -33,10 +40,36 @@ class Taken(NamedTuple):
     record: MessageRecord
     state: MessageState | None
 
+    @property
+    def moved(self) -> Moved | None:
+        """What it brought along, if it came from another queue."""
+        is_moved = self.record.flags & MESSAGE_MOVED
+        return decode_extras(self.record.extras).moved if is_moved else None
+
+    @property
+    def receives_here(self) -> int:
+        """How often this queue handed it out; what it brought along does not count."""
+        if self.state is None:
+            return 0
+        moved = self.moved
+        return self.state.receive_count - (moved.receive_count if moved else 0)
+
 
 class Choice(NamedTuple):
+    """What a receive claims: to deliver, to remove, and to move to the dead-letter queue."""
+
     messages: list[Taken]
     expired: list[Taken]
+    dead: list[Taken]
+
+    @property
+    def all(self) -> list[Taken]:
+        return self.messages + self.expired + self.dead
+
+    @property
+    def is_cut_short(self) -> bool:
+        """There may be more behind what had to be passed over."""
+        return len(self.expired) >= _PASSED_OVER_MAX or len(self.dead) >= _DEAD_MAX
 
 
 class Counts(NamedTuple):
@@ -54,6 +87,7 @@ class LiveQueue:
         self.account, self.region, self.name = native.split_queue_segment(keys.segment)
         self._alarm = alarm
         self.waiters = Waiters()
+        self.throttle: Throttle | None = None
         self.change(record)
         self.restart(generation)
 
@@ -61,6 +95,8 @@ class LiveQueue:
         """Attributes were set."""
         self.record = record
         self.settings = settings_of(record.attributes)
+        self.policy = policy_of(record.attributes)
+        self.throttle = throttle_of(self.settings.limits, self.throttle)
 
     def restart(self, generation: int) -> None:
         """The queue was purged: nothing of the old generation counts any more."""
@@ -70,6 +106,9 @@ class LiveQueue:
         self.waiting = Waiting(int.from_bytes(mark or b"", "big"))
         self.timers = Timers()
         self._page_rows = _FIRST_PAGE_ROWS
+        # Retention has removed everything before it; see retention.py.
+        self.swept_to = 0
+        self._has_arrivals = self.group.counter(self.messages.arrived) > 0
 
     def close(self) -> None:
         """The queue was deleted."""
@@ -82,12 +121,15 @@ class LiveQueue:
 
     # --- choosing ----------------------------------------------------------------------------
 
-    def choose(self, limit: int, now: int) -> Choice:
-        """Claim up to `limit` messages: due ones first, in send order, then the never received."""
-        choice = Choice([], [])
+    def choose(self, limit: int, now: int, receives_max: int = 0) -> Choice:
+        """Claim up to `limit` messages: due ones first, in send order, then the never received.
+
+        What was received `receives_max` times is a dead letter; 0 means that there are none.
+        """
+        choice = Choice([], [], [])
         self._catch_up(now)
         if self.timers.has_due:
-            self._choose_due(limit, now, choice)
+            self._choose_due(limit, now, receives_max, choice)
         while len(choice.messages) < limit and len(choice.expired) < _PASSED_OVER_MAX:
             item = self.waiting.take()
             if item is None:
@@ -96,19 +138,18 @@ class LiveQueue:
                 self._load_waiting()
                 continue
             position, stored = item
-            self._sort_out(
-                Taken(position, stored, native.decode_message(stored), None), now, choice
-            )
+            taken = Taken(position, stored, native.decode_message(stored), None)
+            is_expired = self._is_expired(taken, now)
+            (choice.expired if is_expired else choice.messages).append(taken)
         return choice
 
     def give_back(self, choice: Choice) -> None:
         """The receive failed: what it claimed is available again, in its old place."""
-        claimed = sorted(choice.messages + choice.expired)
+        claimed = sorted(choice.all)
         self.waiting.put_back([(t.position, t.stored) for t in claimed if t.state is None])
         for taken in claimed:
             if taken.state is not None:
-                was_received = taken.state.receive_count > 0
-                self.timers.put_back(taken.position, was_received=was_received)
+                self.timers.put_back(taken.position, was_received=taken.state.nonce > 0)
 
     def has_available(self) -> bool:
         return self.timers.has_due or self.waiting.has_messages
@@ -121,10 +162,12 @@ class LiveQueue:
         delayed = counter(messages.delayed) - timers.due_delayed
         return Counts(counter(messages.total) - in_flight - delayed, in_flight, delayed)
 
-    def _choose_due(self, limit: int, now: int, choice: Choice) -> None:
+    def _choose_due(self, limit: int, now: int, receives_max: int, choice: Choice) -> None:
         latched: list[tuple[int, bool]] = []
         while (
-            len(choice.messages) < limit and len(latched) + len(choice.expired) < _PASSED_OVER_MAX
+            len(choice.messages) < limit
+            and len(latched) + len(choice.expired) < _PASSED_OVER_MAX
+            and len(choice.dead) < _DEAD_MAX
         ):
             due = self.timers.take()
             if due is None:
@@ -136,13 +179,21 @@ class LiveQueue:
             state, stored = self.group.get_many((state_key, self.messages.data_key(due[0])))
             assert state is not None and stored is not None, "a timer without its message"
             record = native.decode_message(stored)
-            self._sort_out(Taken(due[0], stored, record, native.decode_state(state)), now, choice)
+            taken = Taken(due[0], stored, record, native.decode_state(state))
+            self._sort_out(taken, now, receives_max, choice)
         for position, was_received in latched:
             self.timers.put_back(position, was_received=was_received)
 
-    def _sort_out(self, taken: Taken, now: int, choice: Choice) -> None:
-        is_expired = taken.record.sent_ms + self.settings.retention_ms <= now >> 16
-        (choice.expired if is_expired else choice.messages).append(taken)
+    def _sort_out(self, taken: Taken, now: int, receives_max: int, choice: Choice) -> None:
+        if self._is_expired(taken, now):
+            choice.expired.append(taken)
+        elif receives_max and taken.receives_here >= receives_max:
+            choice.dead.append(taken)
+        else:
+            choice.messages.append(taken)
+
+    def _is_expired(self, taken: Taken, now: int) -> bool:
+        return taken.record.sent_ms + self.settings.retention_ms <= now >> 16
 
     def _catch_up(self, now: int) -> None:
         while self.timers.needs_page(now):
@@ -185,13 +236,42 @@ class LiveQueue:
             self.waiters.wake_one()
 
     def scheduled(self, timer: Timer) -> None:
-        """A message was delayed, received, or had its visibility changed."""
+        """A message was delayed, received, had its visibility changed, or came back."""
         self.timers.schedule(timer)
+        self.swept_to = min(self.swept_to, timer.position)
         if self.waiters:
             self._ring()
 
     def removed(self, position: int) -> None:
         self.timers.forget(position)
+
+    def arrived(self, messages: Iterable[PlannedSend]) -> None:
+        """Messages came from another queue."""
+        self._has_arrivals = True
+        self.added(messages)
+
+    # --- finding a message ---------------------------------------------------------------------
+
+    def position_of(self, message_id: bytes) -> int:
+        """Where a message is, or `NO_POSITION`. An id names its position unless it came from
+        another queue: there the same position may belong to another message.
+        """
+        commit_ts, entry = native.message_id_position(message_id)
+        position = commit_ts << 16 | entry
+        if not self._has_arrivals:
+            return position
+        stored = self.group.get(self.messages.id_key(message_id))
+        if stored is not None:
+            return int.from_bytes(stored, "big")
+        record = self.group.get(self.messages.data_key(position))
+        is_own = record is not None and native.decode_message(record).message_id == message_id
+        return position if is_own else NO_POSITION
+
+    def arrival_at(self, position: int) -> MessageRecord | None:
+        """The message there, if it came from another queue and has rows that others lack."""
+        stored = self.group.get(self.messages.data_key(position)) if self._has_arrivals else None
+        record = None if stored is None else native.decode_message(stored)
+        return record if record is not None and record.flags & MESSAGE_MOVED else None
 
     # --- waiting for a message ---------------------------------------------------------------
 

@@ -5,6 +5,7 @@ One alarm per queue serves every deadline of its waiters and the next timer. Nob
 """
 
 import heapq
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -39,12 +40,14 @@ class Waiter(Suspension):
 
 
 class Waiters:
-    __slots__ = ("_arrivals", "_by_deadline", "_order")
+    __slots__ = ("_arrivals", "_by_deadline", "_order", "_owed")
 
     def __init__(self) -> None:
-        self._order: dict[int, Waiter] = {}
+        # A plain dict looks at every key that was ever taken from its front before the first left.
+        self._order: OrderedDict[int, Waiter] = OrderedDict()
         self._by_deadline: list[tuple[int, int]] = []
         self._arrivals = 0
+        self._owed = 0
 
     def __bool__(self) -> bool:
         return bool(self._order)
@@ -62,9 +65,22 @@ class Waiters:
         return waiter
 
     def wake_one(self) -> None:
-        """The one who has waited longest. It wakes the next if it leaves something behind."""
+        """The one who has waited longest. It wakes the next if it leaves something behind: after
+        itself, not within, or a thousand who wake each other would exhaust the stack.
+        """
+        self._owed += 1
+        if self._owed > 1:
+            return
+        try:
+            while self._owed:
+                self._wake_oldest()
+                self._owed -= 1
+        finally:
+            self._owed = 0
+
+    def _wake_oldest(self) -> None:
         while self._order:
-            waiter = self._order.pop(next(iter(self._order)))
+            _, waiter = self._order.popitem(last=False)
             if not waiter.is_done:
                 waiter.resume(True)
                 return
@@ -77,7 +93,7 @@ class Waiters:
 
     def end_all(self) -> None:
         """The queue is gone: every wait ends empty."""
-        waiters, self._order = self._order, {}
+        waiters, self._order = self._order, OrderedDict()
         self._by_deadline.clear()
         for waiter in waiters.values():
             waiter.leave()

@@ -50,12 +50,21 @@ Values = Mapping[str, MessageAttributeValue]
 # --- Storage ------------------------------------------------------------------------------------
 
 
+class Moved(Struct, frozen=True, array_like=True, gc=False):
+    """What a dead letter brings from the queue that it came from."""
+
+    source_arn: str
+    receive_count: int
+    first_receive_ms: int
+
+
 class MessageExtras(Struct, frozen=True, array_like=True, gc=False):
     """What a message has besides its body; new members go at the end, with a default."""
 
     group_id: str | None = None
     trace_header: str | None = None
     attributes: tuple[Attribute, ...] = ()
+    moved: Moved | None = None
 
 
 NO_EXTRAS: Final = MessageExtras()

@@ -14,6 +14,7 @@ _FIFO_MATCH: Final = re.compile(r"[A-Za-z0-9_-]{1,75}\.fifo").fullmatch
 _ANY_MATCH: Final = re.compile(r"[A-Za-z0-9_-]{1,80}|[A-Za-z0-9_-]{1,75}\.fifo").fullmatch
 # One look at the whole URL; the length of the name is what the expression leaves to be checked.
 _URL_MATCH: Final = re.compile(r"(?:.*/([0-9]{12})/)?([A-Za-z0-9_-]{1,80}(?:\.fifo)?)/*").fullmatch
+_ARN_MATCH: Final = re.compile(r"arn:[a-z-]+:sqs:([a-z0-9-]{1,32}):([0-9]{12}):([^:]+)").fullmatch
 _ACCOUNT_MATCH: Final = re.compile(r"[0-9]{12}").fullmatch
 
 _NAME_LENGTH_MAX: Final = 80
@@ -71,3 +72,12 @@ def build_url(endpoint: str, account: str, name: str) -> str:
 def build_arn(region: str, account: str, name: str) -> str:
     partition = next((p for prefix, p in _PARTITIONS if region.startswith(prefix)), "aws")
     return f"arn:{partition}:sqs:{region}:{account}:{name}"
+
+
+def parse_arn(arn: str) -> tuple[str, str, str] | None:
+    """Account, region and name of the queue that an ARN names; None if it names none."""
+    match = _ARN_MATCH(arn)
+    if match is None or not is_queue_name(match[3]):
+        return None
+    region, account, name = match.groups()
+    return (account, region, name) if build_arn(region, account, name) == arn else None

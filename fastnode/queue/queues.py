@@ -22,19 +22,29 @@ from fastnode.queue.api import (
     PurgeQueueRequest,
     SetQueueAttributesRequest,
 )
-from fastnode.queue.attributes import Computed, differing_attribute, parse_set, shown_attributes
+from fastnode.queue.attributes import (
+    Computed,
+    differing_attribute,
+    parse_set,
+    settings_of,
+    shown_attributes,
+)
 from fastnode.queue.caller import Call
+from fastnode.queue.dead_letter_sources import check_redrive, plan_source
 from fastnode.queue.errors import (
     purge_queue_in_progress,
     queue_deleted_recently,
     queue_does_not_exist,
     queue_name_exists,
+    queue_not_accessible,
 )
 from fastnode.queue.live import LiveQueue
+from fastnode.queue.names_page import names_page
+from fastnode.queue.policy_access import has_access
 from fastnode.queue.queue_url import build_arn, build_url
 from fastnode.queue.service import Service
-from fastnode.queue.validate_queues import ValidCreate, ValidList
-from fastnode.store.keyspace import QueueKeys, names_prefix
+from fastnode.queue.validate_queues import ValidCreate
+from fastnode.store.keyspace import QueueKeys, names_prefix, tasks_prefix
 from fastnode.store.records import Generation, QueueRecord, encode_generation, encode_queue
 from fastnode.store.txn import Txn
 
@@ -67,6 +77,8 @@ async def ensure_queue(service: Service, account: str, region: str, valid: Valid
         if differing is not None:
             raise queue_name_exists(differing)
         return
+    settings = settings_of(valid.attributes)
+    check_redrive(service, keys, valid.supplied.get("RedrivePolicy"), settings)
     generation = service.generation_of(keys)
     txn = group.begin(service.new_request())
     now_ms = txn.commit_ts >> 16
@@ -75,6 +87,7 @@ async def ensure_queue(service: Service, account: str, region: str, valid: Valid
     record = _new_record(txn, service.new_secret(), valid.attributes, valid.tags)
     txn.put(keys.meta, encode_queue(record))
     txn.put(keys.generation, encode_generation(Generation(generation.number + 1, 0)))
+    plan_source(txn, keys, None, settings.redrive)
     await group.submit(txn)
 
 
@@ -96,16 +109,18 @@ def _new_record(
 
 
 async def delete_queue(service: Service, call: Call, request: DeleteQueueRequest) -> None:
-    queue = await _unchanging(service, call, request.queue_url)
+    queue = await unchanging_queue(service, call, request.queue_url)
     txn = queue.group.begin(service.new_request())
     txn.delete(queue.keys.meta)
+    txn.drop(tasks_prefix(queue.keys.segment))
+    plan_source(txn, queue.keys, queue.settings.redrive, None)
     _plan_next_generation(queue, txn, deleted_ms=txn.commit_ts >> 16)
     await queue.group.submit(txn)
     service.forget(queue)
 
 
 async def purge_queue(service: Service, call: Call, request: PurgeQueueRequest) -> None:
-    queue = await _unchanging(service, call, request.queue_url)
+    queue = await unchanging_queue(service, call, request.queue_url)
     txn = queue.group.begin(service.new_request())
     now_ms = txn.commit_ts >> 16
     if service.is_strict and now_ms - queue.record.purged_ms < WAIT_MS:
@@ -127,7 +142,7 @@ def _plan_next_generation(queue: LiveQueue, txn: Txn, *, deleted_ms: int) -> int
     return generation
 
 
-async def _unchanging(service: Service, call: Call, queue_url: str | None) -> LiveQueue:
+async def unchanging_queue(service: Service, call: Call, queue_url: str | None) -> LiveQueue:
     """The queue, once no other call changes its metadata."""
     while True:
         queue = await service.queue(call, queue_url)
@@ -146,6 +161,7 @@ async def get_queue_attributes(
     queue = await service.queue(call, request.queue_url)
     if not request.attribute_names:
         return GetQueueAttributesResponse()
+    await service.readable(queue.group)
     record = queue.record
     counts = queue.counts(queue.group.now())
     computed = Computed(
@@ -164,11 +180,20 @@ async def get_queue_attributes(
 async def set_queue_attributes(
     service: Service, call: Call, request: SetQueueAttributesRequest
 ) -> None:
-    queue = await _unchanging(service, call, request.queue_url)
-    attributes = parse_set(queue.record.attributes, request.attributes or {})
+    queue = await unchanging_queue(service, call, request.queue_url)
+    changes = request.attributes or {}
+    attributes = parse_set(queue.record.attributes, changes)
+    settings = settings_of(attributes)
+    check_redrive(service, queue.keys, changes.get("RedrivePolicy"), settings)
     txn = queue.group.begin(service.new_request())
-    txn.check(queue.keys.generation)
+    plan_source(txn, queue.keys, queue.settings.redrive, settings.redrive)
     record = replace(queue.record, attributes=attributes, modified_ms=txn.commit_ts >> 16)
+    await store_record(queue, txn, record)
+
+
+async def store_record(queue: LiveQueue, txn: Txn, record: QueueRecord) -> None:
+    """New metadata for a queue that `unchanging_queue` gave."""
+    txn.check(queue.keys.generation)
     txn.put(queue.keys.meta, encode_queue(record))
     await queue.group.submit(txn)
     queue.change(record)
@@ -181,36 +206,29 @@ async def get_queue_url(
     service: Service, call: Call, request: GetQueueUrlRequest
 ) -> GetQueueUrlResponse:
     owner, name = validate_queues.get_queue_url(request)
-    account = owner or call.caller.account
-    if service.find(account, call.caller.region, name) is None:
+    caller = call.caller
+    account = owner or caller.account
+    await service.readable(service.group_of(QueueKeys(account, caller.region, name)))
+    queue = service.find(account, caller.region, name)
+    if queue is None and account == caller.account:
         raise queue_does_not_exist()
-    return GetQueueUrlResponse(build_url(call.caller.endpoint, account, name))
+    # A stranger must not learn which of the two it is.
+    if queue is None or not has_access(queue, call):
+        raise queue_not_accessible()
+    return GetQueueUrlResponse(build_url(caller.endpoint, account, name))
 
 
 async def list_queues(
     service: Service, call: Call, request: ListQueuesRequest
 ) -> ListQueuesResponse:
     valid = validate_queues.list_queues(request)
+    await service.readable(*service.groups)
     caller = call.caller
-    names = _page_of_names(service, caller.account, caller.region, valid)
-    page = names[: valid.limit]
-    has_more = valid.gives_token and len(names) > valid.limit
-    return ListQueuesResponse(
-        [build_url(caller.endpoint, caller.account, name) for name in page],
-        validate_queues.encode_next_token(page[-1]) if has_more else None,
-    )
-
-
-def _page_of_names(service: Service, account: str, region: str, valid: ValidList) -> list[str]:
-    """One page per group, merged: one name more than asked for tells whether there are more."""
-    prefix = names_prefix(account, region, valid.prefix)
-    start = prefix
+    prefix = start = names_prefix(caller.account, caller.region, valid.prefix)
     if valid.after:
-        start = max(prefix, QueueKeys(account, region, valid.after).meta + b"\x00")
-    end = native.prefix_end(prefix)
-    names: list[str] = []
-    for group in service.groups:
-        for key in group.scan_keys(start, end, valid.limit + 1):
-            segment = key[len(native.FAMILY_META) :]
-            names.append(native.split_queue_segment(segment)[2])
-    return sorted(names)[: valid.limit + 1]
+        last = QueueKeys(caller.account, caller.region, valid.after)
+        start = max(prefix, last.meta + b"\x00")
+    family_size = len(native.FAMILY_META)
+    names, token = names_page(service, valid, family_size=family_size, prefix=prefix, start=start)
+    urls = [build_url(caller.endpoint, caller.account, name) for name in names]
+    return ListQueuesResponse(urls, token)

@@ -26,5 +26,5 @@ def open_receipt(queue: LiveQueue, handle: str) -> Delivery:
         raise receipt_handle_is_invalid(handle)
     if not native.receipt_is_genuine(queue.record.secret, receipt):
         raise receipt_handle_is_invalid(handle)
-    commit_ts, entry = native.message_id_position(receipt.message_id)
-    return Delivery(handle, receipt.generation, commit_ts << 16 | entry, receipt.nonce >> 16)
+    position = queue.position_of(receipt.message_id)
+    return Delivery(handle, receipt.generation, position, receipt.nonce >> 16)

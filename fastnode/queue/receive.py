@@ -1,12 +1,12 @@
 """ReceiveMessage: one transaction for up to ten messages, and the wait for the first of them."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from fastnode import config, native
 from fastnode.errors import OperationError
 from fastnode.native import MessageState
-from fastnode.queue import validate
+from fastnode.queue import dead_letters, validate
 from fastnode.queue.api import Message, ReceiveMessageRequest, ReceiveMessageResponse
 from fastnode.queue.caller import Call
 from fastnode.queue.digest import attributes_md5
@@ -18,30 +18,51 @@ from fastnode.queue.message_attributes import (
     decode_extras,
     wire_values,
 )
+from fastnode.queue.plans import plan_claim, plan_removal, unreceived_state
 from fastnode.queue.service import Service
 from fastnode.queue.timers import Timer
 from fastnode.queue.validate import ValidReceive
 from fastnode.store.txn import Txn
 
 EMPTY: Final = ReceiveMessageResponse()
-_MARK_BYTES: Final = 10
+# A receive that met only expired messages and dead letters, and too many, looks again, so often.
+_PASSES_MAX: Final = 8
+
+
+class _Received(NamedTuple):
+    """What one pass took, with the new state of each, and whether it had to stop early."""
+
+    queue: LiveQueue
+    generation: int
+    messages: list[Taken]
+    states: list[MessageState]
+    is_cut_short: bool
 
 
 async def receive_message(
     service: Service, call: Call, request: ReceiveMessageRequest
 ) -> ReceiveMessageResponse:
     queue = await service.queue(call, request.queue_url)
+    if queue.throttle is not None:
+        queue.throttle.charge_receive(1, queue.group.now() >> 16)
     valid = validate.receive_message(request, queue.settings)
     deadline_ms = (queue.group.now() >> 16) + valid.wait_seconds * 1000
-    while True:
-        response = await _receive_now(service, queue, valid)
-        if response.messages or not await _wait(queue, call, deadline_ms):
-            return response
+    passes_left = _PASSES_MAX
+    while not call.is_gone:
+        received = await _receive_now(service, queue, valid)
+        if received.messages:
+            return await _handed_over(service, call, received, valid)
+        passes_left -= 1
+        if not (received.is_cut_short and passes_left) and not await _wait(
+            queue, call, deadline_ms
+        ):
+            break
         # The world may have changed during the wait: a queue that is gone has nothing to give.
         found = service.find(queue.account, queue.region, queue.name)
         if found is not queue:
-            return EMPTY
+            break
         queue = await service.queue(call, request.queue_url)
+    return EMPTY
 
 
 async def _wait(queue: LiveQueue, call: Call, deadline_ms: int) -> bool:
@@ -57,20 +78,20 @@ async def _wait(queue: LiveQueue, call: Call, deadline_ms: int) -> bool:
     return is_woken and not call.is_gone
 
 
-async def _receive_now(
-    service: Service, queue: LiveQueue, valid: ValidReceive
-) -> ReceiveMessageResponse:
-    group, keys = queue.group, queue.messages
+async def _receive_now(service: Service, queue: LiveQueue, valid: ValidReceive) -> _Received:
+    group, keys, generation = queue.group, queue.messages, queue.generation
     txn = group.begin(service.new_request())
     if group.counter(keys.in_flight) >= config.IN_FLIGHT_MESSAGES_MAX:
         _check_in_flight(queue, txn.commit_ts, valid)
-    choice = queue.choose(valid.messages_max, txn.commit_ts)
-    if not choice.messages and not choice.expired:
-        return EMPTY
+    dead = dead_letters.destination(service, queue)
+    choice = queue.choose(valid.messages_max, txn.commit_ts, dead.receives_max if dead else 0)
+    if not choice.all:
+        return _Received(queue, generation, [], [], False)
     states = [_plan(queue, txn, taken, valid) for taken in choice.messages]
     for taken in choice.expired:
-        plan_removal(queue, txn, taken.position, taken.state)
-    claimed = _plan_mark(queue, txn, choice)
+        plan_removal(queue, txn, taken.position, taken.state, taken.record)
+    letter = dead_letters.plan(queue, dead, txn, choice.dead) if dead else None
+    claimed = _plan_counts(queue, txn, choice)
     outcome = group.submit(txn)
     # Only now: whoever is woken plans at once, and its transaction must come after this one.
     if queue.waiters and queue.has_available():
@@ -85,10 +106,12 @@ async def _receive_now(
             queue.waiting.settle(claimed)
     for taken, state in zip(choice.messages, states, strict=True):
         queue.scheduled(Timer(state.visible_at, taken.position, True))
-    for taken in choice.expired:
+    for taken in (*choice.expired, *choice.dead):
         queue.removed(taken.position)
-    pairs = zip(choice.messages, states, strict=True)
-    return ReceiveMessageResponse([_answer(queue, valid, *pair) for pair in pairs])
+    if letter is not None:
+        # Whoever finds nothing here will look for it there.
+        await service.outbox.settled(letter)
+    return _Received(queue, generation, choice.messages, states, choice.is_cut_short)
 
 
 def _check_in_flight(queue: LiveQueue, now: int, valid: ValidReceive) -> None:
@@ -97,47 +120,74 @@ def _check_in_flight(queue: LiveQueue, now: int, valid: ValidReceive) -> None:
 
 
 def _plan(queue: LiveQueue, txn: Txn, taken: Taken, valid: ValidReceive) -> MessageState:
-    keys, old = queue.messages, taken.state
-    now = txn.commit_ts
+    keys, now = queue.messages, txn.commit_ts
     visible_at = now + (valid.visibility_timeout_ms << 16)
-    if old is None:
-        state = MessageState(now, 1, visible_at, now >> 16)
-    else:
-        first_receive_ms = old.first_receive_ms or now >> 16
-        state = MessageState(now, old.receive_count + 1, visible_at, first_receive_ms)
-        txn.delete_fresh(keys.timer_key(old.visible_at, taken.position))
+    if taken.state is not None:
+        txn.delete_fresh(keys.timer_key(taken.state.visible_at, taken.position))
+    old = taken.state or unreceived_state(taken.record)
+    first_receive_ms = old.first_receive_ms or now >> 16
+    state = MessageState(now, old.receive_count + 1, visible_at, first_receive_ms)
     txn.put(keys.state_key(taken.position), native.encode_state(*state))
     txn.put_fresh(keys.timer_key(visible_at, taken.position), TIMER_RECEIVED)
     return state
 
 
-def plan_removal(queue: LiveQueue, txn: Txn, position: int, state: MessageState | None) -> None:
-    """The message goes, with everything that belongs to it; its state key guards the rest."""
-    keys = queue.messages
-    txn.delete(keys.state_key(position))
-    txn.delete_fresh(keys.data_key(position))
-    txn.add(keys.total, -1)
-    if state is not None:
-        txn.delete_fresh(keys.timer_key(state.visible_at, position))
-        txn.add(keys.in_flight if state.receive_count else keys.delayed, -1)
-
-
-def _plan_mark(queue: LiveQueue, txn: Txn, choice: Choice) -> int | None:
+def _plan_counts(queue: LiveQueue, txn: Txn, choice: Choice) -> int | None:
     """Counters and the low-water mark; the claim to settle when the transaction is through."""
-    txn.check(queue.keys.generation)
     received = [taken for taken in choice.messages if taken.state is None or not taken.state.nonce]
     delayed = sum(1 for taken in received if taken.state is not None)
     if received:
         txn.add(queue.messages.in_flight, len(received))
     if delayed:
         txn.add(queue.messages.delayed, -delayed)
-    first = min(
-        (t.position for t in (*choice.messages, *choice.expired) if t.state is None), default=None
+    return plan_claim(queue, txn, choice)
+
+
+# --- a client that is gone ---------------------------------------------------------------------
+
+
+async def _handed_over(
+    service: Service, call: Call, received: _Received, valid: ValidReceive
+) -> ReceiveMessageResponse:
+    """The answer; or, when nobody is left to read it, the messages are available again."""
+    if not call.is_gone:
+        pairs = zip(received.messages, received.states, strict=True)
+        return ReceiveMessageResponse([_answer(received.queue, valid, *pair) for pair in pairs])
+    await _give_back(service, received)
+    return EMPTY
+
+
+async def _give_back(service: Service, received: _Received) -> None:
+    """As if the receive had never been; whatever was done to a message meanwhile stays."""
+    queue, group = received.queue, received.queue.group
+    if queue.generation != received.generation:
+        return
+    keys = [queue.messages.state_key(taken.position) for taken in received.messages]
+    untouched = [
+        (taken, state)
+        for taken, state, key in zip(received.messages, received.states, keys, strict=True)
+        if not group.latches.is_held(key) and group.get(key) == native.encode_state(*state)
+    ]
+    if not untouched or group.latches.is_held(queue.keys.generation):
+        return
+    txn = group.begin(service.new_request())
+    txn.check(queue.keys.generation)
+    for taken, state in untouched:
+        _plan_give_back(queue, txn, taken, state)
+    await group.submit(txn)
+    for taken, _ in untouched:
+        queue.scheduled(Timer(txn.commit_ts, taken.position, True))
+
+
+def _plan_give_back(queue: LiveQueue, txn: Txn, taken: Taken, state: MessageState) -> None:
+    keys, now = queue.messages, txn.commit_ts
+    old = taken.state or unreceived_state(taken.record)
+    new = state._replace(
+        receive_count=old.receive_count, visible_at=now, first_receive_ms=old.first_receive_ms
     )
-    if first is not None:
-        mark = queue.waiting.claim(first)
-        txn.raise_to(queue.messages.mark, mark.to_bytes(_MARK_BYTES, "big"))
-    return first
+    txn.put(keys.state_key(taken.position), native.encode_state(*new))
+    txn.delete_fresh(keys.timer_key(state.visible_at, taken.position))
+    txn.put_fresh(keys.timer_key(now, taken.position), TIMER_RECEIVED)
 
 
 # --- the answer ------------------------------------------------------------------------------
@@ -160,6 +210,10 @@ def _answer(queue: LiveQueue, valid: ValidReceive, taken: Taken, state: MessageS
     )
 
 
+def _source_arn(extras: MessageExtras) -> str | None:
+    return extras.moved.source_arn if extras.moved else None
+
+
 _SystemValue = Callable[[Taken, MessageState, MessageExtras], str | None]
 _SYSTEM_VALUES: Final[dict[str, _SystemValue]] = {
     "SenderId": lambda taken, _state, _extras: taken.record.sender,
@@ -167,6 +221,7 @@ _SYSTEM_VALUES: Final[dict[str, _SystemValue]] = {
     "ApproximateReceiveCount": lambda _taken, state, _extras: str(state.receive_count),
     "ApproximateFirstReceiveTimestamp": lambda _taken, state, _extras: str(state.first_receive_ms),
     "MessageGroupId": lambda _taken, _state, extras: extras.group_id,
+    "DeadLetterQueueSourceArn": lambda _taken, _state, extras: _source_arn(extras),
     TRACE_HEADER: lambda _taken, _state, extras: extras.trace_header,
 }
 

@@ -29,6 +29,8 @@ async def send_message(
     service: Service, call: Call, request: SendMessageRequest
 ) -> SendMessageResponse:
     queue = await service.queue(call, request.queue_url)
+    if queue.throttle is not None:
+        queue.throttle.charge_send(1, queue.group.now() >> 16)
     valid = validate.send_message(request, queue.settings, call.trace_header)
     (stored,) = await _store(service, queue, call, (valid,))
     return SendMessageResponse(
@@ -44,6 +46,8 @@ async def send_message_batch(
 ) -> SendMessageBatchResponse:
     queue = await service.queue(call, request.queue_url)
     accepted, failed = batch.send_message_batch(request, queue.settings, call.trace_header)
+    if queue.throttle is not None:
+        queue.throttle.charge_send(len(accepted) + len(failed), queue.group.now() >> 16)
     stored: Sequence[PlannedSend] = ()
     if accepted:
         stored = await _store(service, queue, call, [valid for _, valid in accepted])

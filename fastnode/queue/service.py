@@ -7,8 +7,12 @@ from fastnode import config, native
 from fastnode.clock import IdSource
 from fastnode.queue.caller import Call, Caller
 from fastnode.queue.errors import queue_does_not_exist
+from fastnode.queue.inbox import deliver
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.long_poll import Alarm
+from fastnode.queue.move_runner import MoveTasks
+from fastnode.queue.outbox import Outbox
+from fastnode.queue.policy_access import require_access
 from fastnode.queue.queue_url import resolve
 from fastnode.store.group import Group
 from fastnode.store.keyspace import QueueKeys
@@ -27,11 +31,19 @@ class Service:
         self.groups = groups
         self.is_strict = is_strict
         self._ids = ids
-        self._new_alarm = new_alarm
+        self.new_alarm = new_alarm
         self._live: dict[tuple[str, str, str], LiveQueue] = {}
         # Out of memory's way, but some call still works with them: there must never be two.
         self._retired: WeakValueDictionary[tuple[str, str, str], LiveQueue] = WeakValueDictionary()
         self._resolved: dict[str, tuple[str | None, str]] = {}
+        self.outbox = Outbox(self, deliver)
+        self.move_tasks = MoveTasks(self, self.outbox)
+
+    def resume(self) -> None:
+        """Every group is led and ready: go on with what was begun before the last stop."""
+        for group in self.groups:
+            self.outbox.resume(group)
+            self.move_tasks.resume(group)
 
     def new_request(self) -> bytes:
         """The identity of one call, for its whole life."""
@@ -49,20 +61,49 @@ class Service:
         queue = self._live.get((account or caller.account, caller.region, name))
         if queue is None or queue.group.latches.is_held(queue.keys.generation):
             return None
-        return queue
+        # Whether the caller may is a question for the general way.
+        is_plain = queue.policy is None and queue.account == caller.account
+        return queue if is_plain else None
 
     async def queue(self, call: Call, queue_url: str | None) -> LiveQueue:
         """The queue that a call means. Waits while it is being purged or deleted."""
         caller = call.caller
         account, name = self._resolved.get(queue_url or "") or self._resolve(queue_url)
-        while True:
-            queue = self.find(account or caller.account, caller.region, name)
-            if queue is None:
-                raise queue_does_not_exist()
-            blocked = queue.group.latches.wait_for((queue.keys.generation,))
+        queue = self.find(account or caller.account, caller.region, name)
+        if queue is not None and queue.group.latches.is_held(queue.keys.generation):
+            queue = await self._unchanging(queue)
+        if queue is None:
+            raise queue_does_not_exist()
+        if queue.policy is not None or queue.account != caller.account:
+            require_access(queue, call)
+        return queue
+
+    async def queue_named(
+        self, call: Call, account: str, region: str, name: str
+    ) -> LiveQueue | None:
+        """As `queue`, for calls that name it by its ARN."""
+        queue = self.find(account, region, name)
+        queue = None if queue is None else await self._unchanging(queue)
+        if queue is not None:
+            require_access(queue, call)
+        return queue
+
+    async def _unchanging(self, queue: LiveQueue) -> LiveQueue | None:
+        """The queue of the same name, once nobody purges or deletes it."""
+        found: LiveQueue | None = queue
+        while found is not None:
+            blocked = found.group.latches.wait_for((found.keys.generation,))
             if blocked is None:
-                return queue
+                return found
             await blocked
+            found = self.find(queue.account, queue.region, queue.name)
+        return None
+
+    async def readable(self, *groups: Group) -> None:
+        """What is read from these groups afterwards is true: nobody else leads them by now."""
+        for group in groups:
+            if not group.is_readable:
+                await group.readable()
 
     def _resolve(self, queue_url: str | None) -> tuple[str | None, str]:
         """Clients repeat the same few URLs; starting over is the cheapest bound on the rest."""
@@ -83,6 +124,9 @@ class Service:
         self._retired.pop(key, None)
         queue.close()
 
+    def live_queues(self) -> list[LiveQueue]:
+        return list(self._live.values())
+
     def end_polls(self) -> None:
         """The node stops: whoever waits for a message gets an empty answer now."""
         for queue in self._live.values():
@@ -100,6 +144,8 @@ class Service:
         if retired is not None:
             self._live[account, region, name] = retired
             return retired
+        if not account:
+            return None  # an anonymous caller's own queue: it has none
         keys = QueueKeys(account, region, name)
         group = self.group_of(keys)
         stored = group.get(keys.meta)
@@ -108,7 +154,7 @@ class Service:
         if len(self._live) >= config.LIVE_QUEUES_MAX:
             self._retire_idle()
         generation = self.generation_of(keys).number
-        queue = LiveQueue(group, keys, generation, decode_queue(stored), self._new_alarm())
+        queue = LiveQueue(group, keys, generation, decode_queue(stored), self.new_alarm())
         self._live[account, region, name] = queue
         return queue
 

@@ -11,7 +11,12 @@ from typing import Final
 from msgspec import Struct
 
 from fastnode.config import LIST_PAGE_MAX
-from fastnode.queue.api import CreateQueueRequest, GetQueueUrlRequest, ListQueuesRequest
+from fastnode.queue.api import (
+    CreateQueueRequest,
+    GetQueueUrlRequest,
+    ListDeadLetterSourceQueuesRequest,
+    ListQueuesRequest,
+)
 from fastnode.queue.attributes import parse_create
 from fastnode.queue.errors import invalid_parameter, queue_does_not_exist
 from fastnode.queue.queue_url import is_account, is_queue_name, required_name
@@ -37,20 +42,24 @@ def create_queue(request: CreateQueueRequest) -> ValidCreate:
     supplied = request.attributes or {}
     attributes = parse_create(supplied, name)
     tags = request.tags or request.tags_capitalised or {}
-    _check_tags(name, tags)
+    check_tags(name, tags)
     return ValidCreate(name, attributes, supplied, tags)
 
 
-def _check_tags(queue_name: str, tags: Mapping[str, str]) -> None:
+def check_tags(queue_name: str, tags: Mapping[str, str]) -> None:
     if len(tags) > TAGS_MAX:
         raise invalid_parameter(f"Too many tags added for queue {queue_name}.")
     for key, value in tags.items():
-        if not 1 <= len(key) <= TAG_KEY_LENGTH_MAX:
-            raise invalid_parameter("Tag keys must be between 1 and 128 characters in length.")
+        check_tag_key(key)
         if len(value) > TAG_VALUE_LENGTH_MAX:
             raise invalid_parameter("Tag values must be between 0 and 256 characters in length.")
         if key.lower().startswith("aws:"):
             raise invalid_parameter("Tag keys that start with aws: are reserved for system use.")
+
+
+def check_tag_key(key: str) -> None:
+    if not 1 <= len(key) <= TAG_KEY_LENGTH_MAX:
+        raise invalid_parameter("Tag keys must be between 1 and 128 characters in length.")
 
 
 # --- GetQueueUrl --------------------------------------------------------------------------------
@@ -65,7 +74,7 @@ def get_queue_url(request: GetQueueUrlRequest) -> tuple[str | None, str]:
     return owner, name
 
 
-# --- ListQueues ---------------------------------------------------------------------------------
+# --- ListQueues and ListDeadLetterSourceQueues --------------------------------------------------
 
 
 class ValidList(Struct, frozen=True):
@@ -82,14 +91,20 @@ _TOKEN_VERSION: Final = b"\x01"
 
 
 def list_queues(request: ListQueuesRequest) -> ValidList:
+    return _page(request.queue_name_prefix or "", request.max_results, request.next_token)
+
+
+def list_dead_letter_source_queues(request: ListDeadLetterSourceQueuesRequest) -> ValidList:
+    return _page("", request.max_results, request.next_token)
+
+
+def _page(prefix: str, limit: int | None, token: str | None) -> ValidList:
     """Without `MaxResults` there is one page and never a token."""
-    limit = request.max_results
     if limit is not None and not 1 <= limit <= LIST_PAGE_MAX:
         reason = f"MaxResults must be an integer between 1 and {LIST_PAGE_MAX}."
         raise invalid_parameter(f"Value for parameter MaxResults is invalid. Reason: {reason}")
-    after = decode_next_token(request.next_token) if request.next_token else ""
-    gives_token = limit is not None
-    return ValidList(request.queue_name_prefix or "", after, limit or LIST_PAGE_MAX, gives_token)
+    after = decode_next_token(token) if token else ""
+    return ValidList(prefix, after, limit or LIST_PAGE_MAX, limit is not None)
 
 
 def encode_next_token(last_name: str) -> str:

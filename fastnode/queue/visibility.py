@@ -31,6 +31,8 @@ async def change_message_visibility(
     service: Service, call: Call, request: ChangeMessageVisibilityRequest
 ) -> None:
     queue = await service.queue(call, request.queue_url)
+    if queue.throttle is not None:
+        queue.throttle.charge_receive(1, queue.group.now() >> 16)
     change = _open(queue, validate.change_message_visibility(request))
     (error,) = await _change(service, call, request.queue_url, (change,))
     if error is not None:
@@ -44,6 +46,8 @@ async def change_message_visibility_batch(
     refusals: dict[str, BatchResultErrorEntry] = {}
     opened: dict[str, _Change] = {}
     entries = batch.change_message_visibility_batch(request)
+    if queue.throttle is not None:
+        queue.throttle.charge_receive(len(entries), queue.group.now() >> 16)
     for entry_id, valid in entries:
         if isinstance(valid, BatchResultErrorEntry):
             refusals[entry_id] = valid
@@ -108,7 +112,9 @@ def _refusal(
     queue: LiveQueue, change: _Change, state: bytes | None, now_ms: int
 ) -> SqsError | None:
     delivery, timeout_seconds = change
-    if state is None or delivery.generation != queue.generation:
+    # Expired counts as gone, also in the moments until it is removed.
+    is_expired = (delivery.position >> 32) + queue.settings.retention_ms <= now_ms
+    if state is None or is_expired or delivery.generation != queue.generation:
         return message_not_changeable(delivery.handle)
     # Twelve hours from the receive that issued the handle, to the millisecond.
     if (

@@ -6,8 +6,9 @@ at twice. While the buffer reaches the end of the backlog, sends append to it di
 queue never reads the engine.
 """
 
+from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from fastnode import config
 
@@ -16,15 +17,16 @@ Item = tuple[int, bytes]
 
 
 class Waiting:
-    __slots__ = ("_buffer", "_buffered_bytes", "_claims", "_next", "_reaches_end")
+    __slots__ = ("_buffer", "_buffered_bytes", "_claims", "_next", "_reaches_end", "_withdrawn")
 
     def __init__(self, mark: int) -> None:
         self._buffer: deque[Item] = deque()
         self._buffered_bytes = 0
         self._next = mark
         self._reaches_end = False
-        # The first position of each receive that is not applied yet, oldest receive first.
-        self._claims: deque[int] = deque()
+        # The first position of each receive that is not applied yet, in order.
+        self._claims: list[int] = []
+        self._withdrawn: set[int] = set()
 
     @property
     def next_position(self) -> int:
@@ -55,7 +57,7 @@ class Waiting:
 
     def load(self, rows: Sequence[Item], taken: Iterable[int], *, is_last: bool) -> None:
         """A page of records from `next_position` on; those in `taken` wait no more."""
-        skipped = frozenset(taken)
+        skipped = self._withdrawn.union(taken)
         for position, record in rows:
             if position not in skipped:
                 self._push(position, record)
@@ -72,10 +74,29 @@ class Waiting:
         return item
 
     def put_back(self, items: Sequence[Item]) -> None:
-        """To the front, in order: a receive that failed must not reorder the queue."""
-        for position, record in reversed(items):
-            self._buffer.appendleft((position, record))
-            self._buffered_bytes += len(record)
+        """In their old places: receives that failed must not reorder the queue, or the mark would
+        pass over what they had taken.
+        """
+        self._rebuffer(sorted([*items, *self._buffer]))
+
+    # --- messages that are removed without being received --------------------------------------
+
+    def withdraw(self, positions: Collection[int], through: int) -> None:
+        """Their removal is submitted: no receive may take them, from the buffer or from a page.
+
+        Whatever waits before `through` is among them or is buffered.
+        """
+        self._withdrawn.update(positions)
+        self._rebuffer([item for item in self._buffer if item[0] not in self._withdrawn])
+        self._next = max(self._next, through)
+
+    def withdrawn(self, positions: Iterable[int], remaining: Sequence[Item]) -> None:
+        """The removal is through; `remaining` is what it failed to remove. What of that lies ahead
+        of the cursor comes with its page.
+        """
+        self._withdrawn.difference_update(positions)
+        if remaining:
+            self.put_back([item for item in remaining if item[0] < self._next])
 
     # --- the low-water mark -------------------------------------------------------------------
 
@@ -86,16 +107,21 @@ class Waiting:
         A new leader walks from the mark, so it stays at or below whatever an earlier receive, which
         may still fail, took.
         """
-        mark = self._claims[0] if self._claims else self._first_untaken()
-        self._claims.append(position)
+        # What came back from a failed receive may lie before what a later one still holds.
+        mark = min([self._first_untaken(), *self._claims[:1]])
+        insort(self._claims, position)
         return mark
 
     def settle(self, position: int) -> None:
         """The receive that claimed `position` is applied or has failed."""
-        self._claims.remove(position)
+        del self._claims[bisect_left(self._claims, position)]
 
     def _first_untaken(self) -> int:
         return self._buffer[0][0] if self._buffer else self._next
+
+    def _rebuffer(self, items: Sequence[Item]) -> None:
+        self._buffer = deque(items)
+        self._buffered_bytes = sum(len(record) for _, record in items)
 
     def _push(self, position: int, record: bytes) -> None:
         self._buffer.append((position, record))

@@ -6,12 +6,14 @@ No event loop, no sockets, no clock: the shell in `runtime.py` says when.
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from fastnode.errors import OperationError
+from fastnode.errors import OperationError, Unavailable
 from fastnode.raft.groups import Ready
+from fastnode.raft.lease import Reads
 
 
 class Consensus(Protocol):
     def propose(self, group: int, entry: bytes) -> None: ...
+    def read_index(self, group: int, context: bytes) -> None: ...
     def ready(self) -> Ready: ...
     def applied(self, positions: list[tuple[int, int]]) -> None: ...
 
@@ -19,8 +21,15 @@ class Consensus(Protocol):
 class Machine(Protocol):
     """What a replicated group looks like from here."""
 
+    reads: Reads
+
     @property
     def applied_index(self) -> int: ...
+
+    @property
+    def is_ready(self) -> bool:
+        """It leads and has applied an entry of its term; before that no round is answered."""
+        ...
 
     @property
     def gathered_count(self) -> int:
@@ -45,15 +54,21 @@ class Machine(Protocol):
 
     def change_role(self, role: str, term: int) -> None: ...
 
+    def tick(self) -> None:
+        """A tick has passed, for what waits."""
+        ...
+
 
 class Driver:
-    __slots__ = ("_consensus", "_machines", "is_persisting", "stalled")
+    __slots__ = ("_consensus", "_machines", "is_persisting", "reading", "stalled")
 
     def __init__(self, consensus: Consensus, machines: Sequence[Machine]) -> None:
         self._consensus = consensus
         self._machines = machines
         self.is_persisting = False
         self.stalled: dict[int, None] = {}
+        # Groups whose reads wait. A sole voter is never here, so that it pays nothing for them.
+        self.reading: dict[int, None] = {}
 
     def gathered_count(self, groups: Iterable[int]) -> int:
         return sum(self._machines[group].gathered_count for group in groups)
@@ -68,15 +83,44 @@ class Driver:
                 except OperationError as error:
                     machine.refuse_entry(error)
 
+    def tick(self, now_ns: int) -> None:
+        """A lease in use that grows old is renewed by the turn that follows."""
+        for group, machine in enumerate(self._machines):
+            machine.tick()
+            if machine.reads.is_round_due(now_ns):
+                self.reading[group] = None
+
+    def is_round_due(self, now_ns: int) -> bool:
+        """Reads wait for a question that could be asked now."""
+        machines = [self._machines[group] for group in self.reading]
+        return any(machine.is_ready and machine.reads.is_round_due(now_ns) for machine in machines)
+
+    def ask(self, now_ns: int) -> None:
+        """Before a turn: one question per group for all reads that wait. `now_ns` is read before,
+        since the lease counts from it.
+        """
+        for group in list(self.reading):
+            machine = self._machines[group]
+            context = machine.reads.take_round(now_ns) if machine.is_ready else None
+            if context is not None:
+                try:
+                    self._consensus.read_index(group, context)
+                except Unavailable as error:
+                    machine.reads.refuse(error)
+
     def turn(self) -> list[tuple[int, bytes]]:
         """Hand on what became durable and committed; what is left is to be sent to peers.
 
-        Roles come first: a committed entry of the new term is what ends the leader's barrier.
+        Roles come first: a committed entry of the new term is what ends the leader's barrier, and
+        a leader that stepped down must not count a confirmed round, nor send its vote for another
+        while it still believes in its lease.
         """
         ready = self._consensus.ready()
         self.is_persisting = ready.is_persisting
         for group, role, term, _leader in ready.roles:
             self._machines[group].change_role(role, term)
+        for group, context, index in ready.reads:
+            self._machines[group].reads.confirm(context, index)
         for group, index, term, entries in ready.committed:
             self._machines[group].commit(index, term, entries)
         self.apply([group for group, *_ in ready.committed])
@@ -94,3 +138,12 @@ class Driver:
             positions.append((group, machine.applied_index))
         if positions:
             self._consensus.applied(positions)
+        if self.reading:
+            self._release_reads()
+
+    def _release_reads(self) -> None:
+        for group in list(self.reading):
+            machine = self._machines[group]
+            machine.reads.release(machine.applied_index)
+            if not machine.reads.are_waiting:
+                del self.reading[group]

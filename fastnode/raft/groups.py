@@ -40,6 +40,13 @@ class Groups:
         except NotLeader as error:
             raise Unavailable(str(error)) from error
 
+    def read_index(self, group: int, context: bytes) -> None:
+        """`Ready.reads` brings the context back when a quorum has confirmed the leader."""
+        try:
+            self._raft.read_index(group, context)
+        except NotLeader as error:
+            raise Unavailable(str(error)) from error
+
     def ready(self) -> Ready:
         return Ready(*self._raft.ready())
 
@@ -53,6 +60,7 @@ def open_groups(node_id: int, log_path: Path, *, applied: list[int], is_synced: 
             len(applied),
             voters=[node_id],
             applied=applied,
+            election_ticks=config.ELECTION_TICKS,
             segment_bytes=config.LOG_SEGMENT_BYTES,
             sync=is_synced,
         )

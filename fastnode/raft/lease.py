@@ -232,10 +232,19 @@ class Reads:
             self._first_index = index
         self._queue.confirm(number, index)
 
+    @property
+    def are_waiting(self) -> bool:
+        return self._queue.count > 0
+
     def release(self, applied_index: int) -> None:
         """The state is at this index: resume who waited for no more."""
         for read in self._queue.take(applied_index):
             read.resume()
+
+    def refuse(self, error: OperationError) -> None:
+        """The consensus takes no question: it does not lead, though nobody was told so yet."""
+        self._lease.drop()
+        self.fail_all(error)
 
     def begin_transfer(self) -> None:
         """Before the transfer is asked for. Waiting reads are served by a new round, or fail with

@@ -1,28 +1,37 @@
-"""The shell around the driver: eventfd, ticks and the moment to propose. Decides nothing about
-entries.
+"""The shell around the driver: eventfd, ticks, the moment to propose and the moment to ask whether
+this node still leads. Decides nothing about entries.
 
 When a transaction is gathered and no block is being written, proposing waits until a loop turn adds
 nothing more: a few microseconds that make the groups of an fsync twice as large. While a block is
 being written everything is gathered.
+
+Reads that wait are asked for once per loop turn, together.
 """
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from fastnode import config
 from fastnode.raft.driver import Driver
 from fastnode.raft.groups import Groups
 
 STALL_RETRY_SECONDS = 0.01
+TICK_NS: Final = round(config.TICK_SECONDS * 1_000_000_000)
 
 
 class Runtime:
-    def __init__(self, loop: asyncio.AbstractEventLoop, groups: Groups) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, groups: Groups, boottime_ns: Callable[[], int]
+    ) -> None:
         self._loop = loop
         self._groups = groups
+        self._boottime_ns = boottime_ns
         self._driver: Driver
         self._dirty: dict[int, None] = {}
         self._is_gathering = False
+        self._is_turn_near = False
+        self._tick_due_ns = 0
         self._ticker: asyncio.TimerHandle | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._turned: asyncio.Future[None] | None = None
@@ -44,8 +53,17 @@ class Runtime:
         if not self._is_gathering and not self._driver.is_persisting:
             self._begin_gathering()
 
+    def read_waiting(self, group: int) -> None:
+        """A read of the group waits to be admitted."""
+        self._driver.reading[group] = None
+        self._turn_soon()
+
     def turn(self) -> None:
+        if self._driver.reading:
+            self._driver.ask(self._boottime_ns())
         self._driver.turn()
+        if self._driver.reading and self._driver.is_round_due(self._boottime_ns()):
+            self._turn_soon()
         if self._driver.stalled and self._retry is None:
             self._retry = self._loop.call_later(STALL_RETRY_SECONDS, self._retry_stalled)
         if self._dirty and not self._is_gathering and not self._driver.is_persisting:
@@ -79,7 +97,25 @@ class Runtime:
         self._driver.apply(list(self._driver.stalled))
         self.turn()
 
-    def _tick(self) -> None:
-        self._groups.tick()
+    def _turn_soon(self) -> None:
+        if not self._is_turn_near:
+            self._is_turn_near = True
+            self._loop.call_soon(self._turn_now)
+
+    def _turn_now(self) -> None:
+        self._is_turn_near = False
         self.turn()
-        self._ticker = self._loop.call_later(config.TICK_SECONDS, self._tick)
+
+    def _tick(self) -> None:
+        """Never early by the clock that leases are judged by, whatever the loop's timers do: who
+        counts ticks too fast breaks the promise that others' leases stand on.
+        """
+        now_ns = self._boottime_ns()
+        early_ns = self._tick_due_ns - now_ns
+        if early_ns <= 0:
+            early_ns = TICK_NS
+            self._tick_due_ns = now_ns + TICK_NS
+            self._groups.tick()
+            self._driver.tick(now_ns)
+            self.turn()
+        self._ticker = self._loop.call_later(early_ns / 1_000_000_000, self._tick)

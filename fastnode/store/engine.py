@@ -137,6 +137,10 @@ class Engine(Protocol):
         """Make every write that returned before this call durable. Blocks: call it in a thread."""
         ...
 
+    def compact(self) -> None:
+        """Give back the space of what was deleted and flushed. Blocks: call it in a thread."""
+        ...
+
     def is_stalled(self) -> bool:
         """Whether the next write would be refused, as far as one can tell beforehand."""
         ...
@@ -253,6 +257,12 @@ class RocksEngine:
     def flush(self) -> None:
         try:
             self._db.flush(wait=True)
+        except Exception as error:  # rocksdict has no exception type of its own
+            raise typed_error(self.path, error) from error
+
+    def compact(self) -> None:
+        try:
+            self._db.compact_range(None, None)
         except Exception as error:  # rocksdict has no exception type of its own
             raise typed_error(self.path, error) from error
 

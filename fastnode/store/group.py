@@ -7,7 +7,7 @@ meet here. What a transaction does to the engine is decided in `apply.py` alone.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from fastnode import config, native
 from fastnode.clock import GroupClock
@@ -15,6 +15,7 @@ from fastnode.errors import DiskFull, OperationError, Overloaded, PlanAgain, Una
 from fastnode.flow import Suspension
 from fastnode.native import APPLIED, DUPLICATE, Transaction
 from fastnode.raft.groups import LEADER
+from fastnode.raft.lease import Reads, lease_ns
 from fastnode.store.apply import (
     Decided,
     Outcome,
@@ -41,21 +42,37 @@ class Waiting(Protocol):
 _Submitted = tuple[Waiting, tuple[bytes, ...], int]
 
 
+LEASE_NS: Final = lease_ns(
+    election_ticks=config.ELECTION_TICKS,
+    tick_seconds=config.TICK_SECONDS,
+    drift_ppm=config.CLOCK_DRIFT_PPM,
+)
+
+
 class Group:
-    def __init__(self, number: int, engine: Engine, clock: GroupClock) -> None:
+    def __init__(
+        self, number: int, engine: Engine, clock: GroupClock, *, is_sole_voter: bool = True
+    ) -> None:
         self.number = number
         # Told when a first transaction is gathered; the shell that proposes puts itself here.
         self.on_gathered: Callable[[int], None] = lambda _group: None
+        # Told when a read waits for a round; the same shell asks for it.
+        self.on_read_waiting: Callable[[int], None] = lambda _group: None
         self.latches = Latches()
+        self.reads = Reads(LEASE_NS, config.WAITING_READS_MAX)
         self.accepts_messages = True
         self.get = engine.get
         self.get_many = engine.get_many
         self.scan = engine.scan
         self.scan_keys = engine.scan_keys
         self.flush = engine.flush
+        self.compact = engine.compact
+        self.engine_metrics = engine.metrics
         self.now = clock.now
+        self._boottime_ns = clock.boottime_ns
         self._engine = engine
         self._clock = clock
+        self._is_sole_voter = is_sole_voter
         self._position = load_position(engine)
         self._resolver = load_resolver(engine, self._position)
         self._term = 0
@@ -83,6 +100,23 @@ class Group:
     def is_ready(self) -> bool:
         """The leader's barrier: nothing is planned before an entry of its term is applied."""
         return self._leads and self._position.term == self._term
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether an answer that only looks may look now; if not, it awaits `readable()` first.
+
+        Nobody can take the lead from a sole voter, so it needs no lease.
+        """
+        if self._is_sole_voter:
+            return self._leads and self._position.term == self._term
+        return self.reads.admit(self._boottime_ns(), self._position.applied_index)
+
+    def readable(self) -> Suspension:
+        """Await the result: from then on the state holds all that was acknowledged before now."""
+        read = Suspension()
+        self.reads.wait(read)
+        self.on_read_waiting(self.number)
+        return read
 
     def counter(self, key: bytes) -> int:
         return decode_counter(self._engine.get(key))
@@ -188,6 +222,7 @@ class Group:
     def change_role(self, role: str, term: int) -> None:
         self._term = term
         self._leads = role == LEADER
+        self.reads.change_role(role, term)
         if self._leads:
             self._clock.lead(self._position.commit_ts)
         else:
@@ -195,6 +230,10 @@ class Group:
             self._requests.clear()
             self._gathered_bytes = 0
             self._fail(list(self._submitted), Unavailable("the group lost its leader"))
+
+    def tick(self) -> None:
+        for suspension in self.latches.tick():
+            suspension.fail(Overloaded("another call was not applied in time"))
 
     def _decide(
         self, index: int, term: int, entries: Sequence[bytes]

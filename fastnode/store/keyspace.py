@@ -12,8 +12,11 @@ from fastnode import native
 COUNT_TOTAL: Final = 0
 COUNT_IN_FLIGHT: Final = 1
 COUNT_DELAYED: Final = 2
+# Messages that ever came from another queue: their ids do not say where they are.
+COUNT_ARRIVED: Final = 3
 
 _TERMINATOR_BYTES: Final = 2
+_SOURCES_PREFIX: Final = b"!sqs|queue|dlsource|"
 
 # A group's own rows sort apart from every queue's, which begin with "!sqs|".
 APPLIED_KEY: Final = b"!raft|applied"
@@ -23,6 +26,61 @@ WINDOW_PREFIX: Final = b"!raft|window|"
 def window_key(row_id: int) -> bytes:
     """Where an entry's row of the conflict table and the committed window is kept."""
     return WINDOW_PREFIX + row_id.to_bytes(8, "big")
+
+
+# --- What crosses groups -----------------------------------------------------------------------
+
+OUTBOX_PREFIX: Final = b"!sqs|outbox|"
+TASKS_PREFIX: Final = b"!sqs|queue|task|"
+_INBOX: Final = b"!sqs|inbox|"
+_REFUSED: Final = b"!sqs|refused|"
+POSITION_BYTES: Final = 10
+
+
+def encode_position(position: int) -> bytes:
+    return position.to_bytes(POSITION_BYTES, "big")
+
+
+def outbox_prefix(target_group: int) -> bytes:
+    """In the source's group: letters for queues of the target group, in the order of the log."""
+    return OUTBOX_PREFIX + target_group.to_bytes(2, "big")
+
+
+def outbox_target(key: bytes) -> int:
+    """The group that a letter is for."""
+    return int.from_bytes(key[len(OUTBOX_PREFIX) :][:2], "big")
+
+
+def inbox_key(source_group: int) -> bytes:
+    """In the target's group: the number of the last letter of that source that was decided."""
+    return _INBOX + source_group.to_bytes(2, "big")
+
+
+def refused_prefix(source_group: int) -> bytes:
+    """In the target's group: letters that were decided against, until the source knows."""
+    return _REFUSED + source_group.to_bytes(2, "big")
+
+
+def split_position(key: bytes) -> int:
+    """The position that a key ends with."""
+    return int.from_bytes(key[-POSITION_BYTES:], "big")
+
+
+def tasks_prefix(segment: bytes) -> bytes:
+    """Message move tasks of a source queue, oldest first."""
+    return TASKS_PREFIX + segment
+
+
+def task_key(segment: bytes, started_at: int) -> bytes:
+    return tasks_prefix(segment) + started_at.to_bytes(8, "big")
+
+
+def task_source(key: bytes) -> bytes:
+    """The segment of the queue whose messages a task moves."""
+    return key[len(TASKS_PREFIX) : -8]
+
+
+# --- Queues ------------------------------------------------------------------------------------
 
 
 class QueueKeys:
@@ -41,14 +99,26 @@ def names_prefix(account: str, region: str, prefix: str) -> bytes:
     return QueueKeys(account, region, prefix).meta[:-_TERMINATOR_BYTES]
 
 
+def sources_prefix(target: bytes) -> bytes:
+    """In each group: its queues whose dead letters go to the target, which is a queue segment."""
+    return _SOURCES_PREFIX + target
+
+
+def source_key(target: bytes, source: bytes) -> bytes:
+    return _SOURCES_PREFIX + target + source
+
+
 class MessageKeys:
     """The keys of one generation of one queue (or of one of its partitions)."""
 
     __slots__ = (
+        "age",
+        "arrived",
         "counters",
         "data",
         "data_size",
         "delayed",
+        "ids",
         "in_flight",
         "mark",
         "state",
@@ -70,6 +140,9 @@ class MessageKeys:
         self.total = native.counter_key(self.counters, COUNT_TOTAL)
         self.in_flight = native.counter_key(self.counters, COUNT_IN_FLIGHT)
         self.delayed = native.counter_key(self.counters, COUNT_DELAYED)
+        self.arrived = native.counter_key(self.counters, COUNT_ARRIVED)
+        self.ids = native.scope_prefix(native.FAMILY_ID, segment, generation)
+        self.age = native.scope_prefix(native.FAMILY_AGE, segment, generation)
 
     def data_key(self, position: int) -> bytes:
         return native.message_key(self.data, position >> 16, position & 0xFFFF)
@@ -79,6 +152,14 @@ class MessageKeys:
 
     def timer_key(self, visible_at: int, position: int) -> bytes:
         return native.timer_key(self.timer, visible_at, position >> 16, position & 0xFFFF)
+
+    def id_key(self, message_id: bytes) -> bytes:
+        """Where a message that kept its id when it came from another queue is found."""
+        return native.id_key(self.ids, message_id)
+
+    def age_key(self, sent_ms: int, position: int) -> bytes:
+        """A message that is older than its position says, for the retention sweeper."""
+        return native.timer_key(self.age, sent_ms, position >> 16, position & 0xFFFF)
 
     def position_of(self, data_key: bytes) -> int:
         commit_ts, entry = native.split_message_key(self.data_size, data_key)
@@ -95,4 +176,4 @@ class MessageKeys:
 
     def prefixes(self) -> tuple[bytes, ...]:
         """Everything that a new generation leaves behind."""
-        return (self.data, self.state, self.timer, self.mark, self.counters)
+        return (self.data, self.state, self.timer, self.mark, self.counters, self.ids, self.age)

@@ -2,57 +2,83 @@
 the apply.
 
 Latches save log entries that would fail their check; they are leader memory and decide nothing.
+Time is counted in the group's ticks: nobody sets a timer, and nothing is done while nobody waits.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Final
 
 from fastnode import config
 from fastnode.errors import Overloaded
 from fastnode.flow import Suspension
 
+WAIT_TICKS_MAX: Final = round(config.LATCH_SECONDS / config.TICK_SECONDS)
+
 
 class Latches:
-    __slots__ = ("_waiters", "_waiting")
+    __slots__ = ("_held", "_ticks", "_waiters", "_waiting")
 
     def __init__(self) -> None:
-        self._waiting: dict[bytes, deque[Suspension]] = {}
+        self._held: set[bytes] = set()
+        # Only keys that somebody waits for: the tick at which each began, and who it is.
+        self._waiting: dict[bytes, deque[tuple[int, Suspension]]] = {}
         self._waiters = 0
+        self._ticks = 0
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._held)
 
     def is_held(self, key: bytes) -> bool:
-        return key in self._waiting
+        return key in self._held
 
-    def wait_for(self, keys: Iterable[bytes]) -> Suspension | None:
+    def wait_for(self, keys: Sequence[bytes]) -> Suspension | None:
         """None if all keys are free; otherwise await the result, then look again: another may have
-        been faster.
+        been faster. It fails with `Overloaded` when the wait becomes too long.
         """
-        if not self._waiting:
+        held = self._held
+        if not held:
             return None
         for key in keys:
-            waiting = self._waiting.get(key)
-            if waiting is not None:
-                if self._waiters >= config.LATCH_WAITERS_MAX:
-                    raise Overloaded("too many calls wait for others to be applied")
-                self._waiters += 1
-                suspension = Suspension()
-                waiting.append(suspension)
-                return suspension
+            if key in held:
+                return self._wait(key)
         return None
 
-    def hold(self, keys: Iterable[bytes]) -> None:
-        for key in keys:
-            assert key not in self._waiting, "a plan must wait until its keys are free"
-            self._waiting[key] = deque()
+    def hold(self, keys: Sequence[bytes]) -> None:
+        assert self._held.isdisjoint(keys), "a plan must wait until its keys are free"
+        self._held.update(keys)
 
-    def release(self, keys: Iterable[bytes]) -> list[Suspension]:
+    def release(self, keys: Sequence[bytes]) -> list[Suspension]:
         """Who waited, in order of arrival. They are resumed by the caller, after all state is
         consistent.
         """
-        released: list[Suspension] = []
-        for key in keys:
-            released.extend(self._waiting.pop(key))
+        self._held.difference_update(keys)
+        if not self._waiting:
+            return []
+        queues = [self._waiting.pop(key) for key in keys if key in self._waiting]
+        released = [suspension for queue in queues for _, suspension in queue]
         self._waiters -= len(released)
         return released
+
+    def tick(self) -> list[Suspension]:
+        """Who has waited for too long, per key in order of arrival. They are failed by the caller.
+
+        A latch is held that long only while nothing can be applied.
+        """
+        self._ticks += 1
+        expired: list[Suspension] = []
+        for key, queue in list(self._waiting.items()):
+            while queue and self._ticks - queue[0][0] > WAIT_TICKS_MAX:
+                expired.append(queue.popleft()[1])
+            if not queue:
+                del self._waiting[key]
+        self._waiters -= len(expired)
+        return expired
+
+    def _wait(self, key: bytes) -> Suspension:
+        if self._waiters >= config.LATCH_WAITERS_MAX:
+            raise Overloaded("too many calls wait for others to be applied")
+        self._waiters += 1
+        suspension = Suspension()
+        self._waiting.setdefault(key, deque()).append((self._ticks, suspension))
+        return suspension

@@ -82,6 +82,9 @@ class MemoryEngine:
     def flush(self) -> None:
         self._flushed = dict(self._rows)
 
+    def compact(self) -> None:
+        """Deleted rows take no space here."""
+
     def is_stalled(self) -> bool:
         return self.stalled
 

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 from fastnode import __main__ as program
@@ -55,7 +56,7 @@ def at_pass(number: int) -> Step:
     return step
 
 
-def before(owner: type, name: str) -> Callable[[Step], None]:
+def before(owner: type | ModuleType, name: str) -> Callable[[Step], None]:
     def install(step: Step) -> None:
         original = getattr(owner, name)
 
@@ -68,7 +69,7 @@ def before(owner: type, name: str) -> Callable[[Step], None]:
     return install
 
 
-def after(owner: type, name: str) -> Callable[[Step], None]:
+def after(owner: type | ModuleType, name: str) -> Callable[[Step], None]:
     def install(step: Step) -> None:
         original = getattr(owner, name)
 

@@ -231,6 +231,13 @@ def test_open_api_beyond_loopback_needs_consent(field: str, host: str) -> None:
     assert getattr(consented, field) == Address(host, 1)
 
 
+def test_credentials_guard_the_queues_and_not_the_administration() -> None:
+    public = {"listen": "0.0.0.0:1", "credentials": "keys.json"}
+    assert load_settings(public, {}).listen == Address("0.0.0.0", 1)
+    assert "--admin 0.0.0.0:2 is not loopback" in refusal(public | {"admin": "0.0.0.0:2"})
+    assert "--credentials must be the path of a file" in refusal({"credentials": "\0"})
+
+
 def test_two_listeners_cannot_share_an_address_unless_the_system_chooses_the_port() -> None:
     same = {"listen": "127.0.0.1:5", "admin": "127.0.0.1:5"}
     assert "both 127.0.0.1:5" in refusal(same)

@@ -22,7 +22,7 @@ SOURCE_SUFFIXES: Final = frozenset({".py", ".pyi", ".pyx", ".pxd", ".rs", ".md",
 LINES_MAX: Final = {".py": 400, ".rs": 400, ".pyi": 400, ".pxd": 400, ".pyx": 600}
 FUNCTION_LINES_MAX: Final = 70
 
-COMPILED: Final = frozenset({"_keys", "_core", "_plan", "_http", "_occ"})
+COMPILED: Final = frozenset({"_keys", "_core", "_plan", "_http", "_occ", "_query"})
 TWINS: Final = frozenset(f"{name}_ref" for name in COMPILED)
 LEAVES: Final = frozenset({"config", "errors", "clock", "flow", "native"})
 # Leaves of the operator's side: they may build on the others, never the other way round.
@@ -47,8 +47,8 @@ BANNED_CALLS: Final = re.compile(
     r"|uuid\.uuid[14]|print)"
 )
 SANS_IO: Final = re.compile(
-    r"fastnode\.(config|errors|flow|_(keys|core|plan|http|occ)_ref|queue(\..+)?"
-    r"|http\.(http1|chunked|identity|sigv4|\w+_codec)"
+    r"fastnode\.(config|errors|flow|_(keys|core|plan|http|occ|query)_ref|queue(\..+)?"
+    r"|http\.(http1|chunked|identity|sigv4|\w+_codec|query_\w+|xml_\w+)"
     r"|store\.(apply|keyspace|latches|records|retry|sums|counters|window)"
     r"|raft\.(driver|lease|conf_change|packets))"
 )
@@ -65,7 +65,6 @@ ENTRY_POINTS: Final = {
     "fastnode.__main__": "the program",
     "fastnode.store.memory_engine": "the engine of tests that model crashes",
     "fastnode.store.snapshot": "state transfer; a cluster's members will call it",
-    "fastnode.raft.lease": "reads without a round; a single voter needs none",
 }
 
 

@@ -219,33 +219,73 @@ def test_a_call_that_starts_after_the_end_knows_that_nobody_waits(setup: Setup) 
     assert setup.service.calls[0].is_gone
 
 
-# --- what is not JSON ---------------------------------------------------------------------------
+# --- the Query protocol -------------------------------------------------------------------------
 
 
-def test_a_get_without_action_is_404_with_the_contracts_root(setup: Setup) -> None:
-    """Contract §1.1: also when the client would rather have JSON."""
-    raw = b"GET /000000000000/q HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n"
-    status, headers, body = setup.send(raw)
-    assert (status, headers["content-type"]) == (404, "text/xml")
-    assert body == b'<?xml version="1.0"?><UnknownOperationException/>'
+def query(method: bytes, target: bytes, body: bytes = b"", *headers: bytes) -> bytes:
+    lines = [
+        method + b" " + target + b" HTTP/1.1",
+        b"Host: localhost",
+        b"Content-Length: %d" % len(body),
+        *headers,
+    ]
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
 
 
 @pytest.mark.parametrize(
     "raw",
     [
-        b"GET /?Action=ListQueues HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 17\r\n\r\nAction=ListQueues",
-        b"PUT / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        query(b"GET", b"/?Action=Say&Text=hi"),
+        query(b"POST", b"/", b"Action=Say&Text=hi"),
+        query(b"POST", b"/?Action=Say", b"Text=hi", b"Content-Type: text/plain"),
+        query(b"GET", b"/?Action=Say&Text=hi", b"", b"Content-Type: application/x-amz-json-1.0"),
     ],
 )
-def test_a_query_client_is_told_in_xml_what_to_do(setup: Setup, raw: bytes) -> None:
+def test_a_query_call_is_answered_in_xml(setup: Setup, raw: bytes) -> None:
     status, headers, body = setup.send(raw)
-    assert (status, headers["x-amzn-requestid"]) == (400, "id-1")
-    assert body.startswith(b'<?xml version="1.0"?><ErrorResponse xmlns="http://queue.amazonaws.com')
-    assert b"<Type>Sender</Type><Code>AWS.SimpleQueueService.UnsupportedOperation</Code>" in body
-    assert b"The Query protocol is not available in this version." in body
-    assert b"AmazonSQS.&lt;Action&gt;" in body
-    assert b"<Detail/></Error><RequestId>id-1</RequestId>" in body
+    assert (status, headers["content-type"], headers["x-amzn-requestid"]) == (
+        200,
+        "text/xml",
+        "id-1",
+    )
+    assert b"<SayResult><Text>hi</Text><Account>000000000000</Account></SayResult>" in body
+
+
+def test_a_query_client_may_ask_for_json(setup: Setup) -> None:
+    raw = query(b"POST", b"/", b"Action=Say&Text=hi", b"Accept: application/json")
+    _, headers, body = setup.send(raw)
+    assert headers["content-type"] == "application/json"
+    assert json.loads(body)["SayResponse"]["SayResult"]["Text"] == "hi"
+
+
+def test_errors_of_query_calls_are_xml(setup: Setup) -> None:
+    setup.service.error = queue_does_not_exist()
+    status, headers, body = setup.send(query(b"POST", b"/", b"Action=Fail"))
+    assert (status, headers["content-type"]) == (400, "text/xml")
+    assert b"<Code>AWS.SimpleQueueService.NonExistentQueue</Code>" in body
+    setup.service.error = Overloaded()
+    status, headers, body = setup.send(query(b"POST", b"/", b"Action=Fail"))
+    assert (status, headers["retry-after"]) == (503, "1")
+    assert b"<Type>Receiver</Type>" in body
+
+
+def test_a_get_without_action_is_404_with_the_contracts_root(setup: Setup) -> None:
+    """Contract §1.1: also when the client would rather have JSON."""
+    raw = query(b"GET", b"/000000000000/q", b"", b"Accept: application/json")
+    status, headers, body = setup.send(raw)
+    assert (status, headers["content-type"]) == (404, "text/xml")
+    assert body == b"<UnknownOperationException/>\n"
+
+
+def test_a_head_is_a_get_without_body(setup: Setup) -> None:
+    status, headers, body = setup.send(query(b"HEAD", b"/"))
+    assert (status, headers["content-type"], body) == (404, "text/xml", b"")
+
+
+@pytest.mark.parametrize("method", [b"PUT", b"DELETE", b"OPTIONS", b"PATCH"])
+def test_other_methods_are_not_allowed(setup: Setup, method: bytes) -> None:
+    status, headers, _ = setup.send(query(method, b"/?Action=Say"))
+    assert (status, headers["allow"]) == (405, "post, get, head")
 
 
 # --- the admin listener -------------------------------------------------------------------------

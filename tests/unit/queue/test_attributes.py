@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from fastnode.queue import attributes
 from fastnode.queue.attributes import Computed, differing_attribute, parse_create, parse_set
 from fastnode.queue.errors import SqsError
+from fastnode.queue.redrive_policy import RedriveAllowPolicy, RedrivePolicy
 
 COMPUTED = Computed("arn:aws:sqs:r:000000000000:q", 1_700_000_000_999, 1_700_000_060_000, 4, 2, 1)
 FIFO = {"FifoQueue": "true"}
@@ -104,6 +105,13 @@ CREATE_REFUSALS = [
      "InvalidAttributeName", "Unknown Attribute Nonsense."),
     ("3.3-scope-word", "q.fifo", FIFO | {"DeduplicationScope": "group"}, "InvalidAttributeValue",
      "Invalid value for the parameter DeduplicationScope."),
+    ("3.3-limit-word", "q.fifo", FIFO | {"FifoThroughputLimit": "perGroup"},
+     "InvalidAttributeValue", "Invalid value for the parameter FifoThroughputLimit."),
+    ("3.3-fifo-boolean", "q.fifo", FIFO | {"ContentBasedDeduplication": "1"},
+     "InvalidAttributeValue", "Invalid value for the parameter ContentBasedDeduplication."),
+    ("3.3-throughput-with-other-scope", "q.fifo",
+     FIFO | {"FifoThroughputLimit": "perMessageGroupId", "DeduplicationScope": "queue"},
+     "InvalidAttributeValue", HIGH_THROUGHPUT),
     ("3.3-throughput", "q.fifo", FIFO | {"FifoThroughputLimit": "perMessageGroupId"},
      "InvalidAttributeValue", HIGH_THROUGHPUT),
     ("3.3-two-encryptions", "q", {"KmsMasterKeyId": "k", "SqsManagedSseEnabled": "True"},
@@ -114,11 +122,14 @@ CREATE_REFUSALS = [
      "Invalid value for the parameter KmsMasterKeyId."),
     ("not-yet-fifo", "q.fifo", {"FifoQueue": "True"}, "UnsupportedOperation",
      "FifoQueue" + UNSUPPORTED),
-    ("not-yet-redrive", "q", {"RedrivePolicy": "{}"}, "UnsupportedOperation",
-     "RedrivePolicy" + UNSUPPORTED),
-    ("not-yet-allow", "q", {"RedriveAllowPolicy": "{}"}, "UnsupportedOperation",
-     "RedriveAllowPolicy" + UNSUPPORTED),
-    ("not-yet-policy", "q", {"Policy": "{}"}, "UnsupportedOperation", "Policy" + UNSUPPORTED),
+    ("8.1-redrive", "q", {"RedrivePolicy": "{}"}, IPV,
+     "Value {} for parameter RedrivePolicy is invalid. Reason: Redrive policy does not contain "
+     "mandatory attribute: maxReceiveCount."),
+    ("8.1-allow", "q", {"RedriveAllowPolicy": "{}"}, "InvalidAttributeValue",
+     "Invalid value for the parameter RedriveAllowPolicy. Reason: Amazon SQS can't create the "
+     "redrive allow policy, as it\u2019s in an unsupported format."),
+    ("3.4-no-policy", "q", {"Policy": "{}"}, "InvalidAttributeValue",
+     "Invalid value for the parameter Policy."),
 ]  # fmt: skip
 
 
@@ -142,6 +153,11 @@ def test_values_are_stored_in_normal_form_and_defaults_are_not() -> None:
     assert parse_create({}, "q") == {}
 
 
+TARGET_ARN = "arn:aws:sqs:us-east-1:000000000000:dead"
+REDRIVE = f'{{"deadLetterTargetArn":"{TARGET_ARN}","maxReceiveCount":3}}'
+REDRIVE_AS_SUPPLIED = f'{{"maxReceiveCount": "3", "deadLetterTargetArn": "{TARGET_ARN}"}}'
+DENY = '{"redrivePermission":"denyAll"}'
+
 # Section 3.3, SSE transitions, and 2.1, SetQueueAttributes: stored, changes, stored afterwards.
 KMS = {"KmsMasterKeyId": "k", "KmsDataKeyReusePeriodSeconds": "600"}
 SET_CASES: list[tuple[str, dict[str, str], dict[str, str], dict[str, str]]] = [
@@ -159,6 +175,22 @@ SET_CASES: list[tuple[str, dict[str, str], dict[str, str], dict[str, str]]] = [
      {"SqsManagedSseEnabled": "true"}),
     ("empty-policies", {"DelaySeconds": "1"},
      {"Policy": "", "RedrivePolicy": "", "RedriveAllowPolicy": ""}, {"DelaySeconds": "1"}),
+    ("key-replaces-key", KMS | {"SqsManagedSseEnabled": "false"}, {"KmsMasterKeyId": "k2"},
+     KMS | {"KmsMasterKeyId": "k2", "SqsManagedSseEnabled": "false"}),
+    ("key-with-sse-off", {}, {"KmsMasterKeyId": "k", "SqsManagedSseEnabled": "FALSE"},
+     {"KmsMasterKeyId": "k", "SqsManagedSseEnabled": "false"}),
+    ("from-key-to-sse-in-one-call", KMS | {"SqsManagedSseEnabled": "false"},
+     {"KmsMasterKeyId": "", "SqsManagedSseEnabled": "true"}, {"SqsManagedSseEnabled": "true"}),
+    ("sse-off-keeps-kms", KMS | {"SqsManagedSseEnabled": "false"},
+     {"SqsManagedSseEnabled": "false"}, KMS | {"SqsManagedSseEnabled": "false"}),
+    ("redrive-is-replaced", {"RedrivePolicy": REDRIVE}, {"RedrivePolicy": REDRIVE_AS_SUPPLIED},
+     {"RedrivePolicy": REDRIVE}),
+    ("empty-redrive-removes", {"RedrivePolicy": REDRIVE, "RedriveAllowPolicy": DENY},
+     {"RedrivePolicy": ""}, {"RedriveAllowPolicy": DENY}),
+    ("empty-allow-removes", {"RedrivePolicy": REDRIVE, "RedriveAllowPolicy": DENY},
+     {"RedriveAllowPolicy": ""}, {"RedrivePolicy": REDRIVE}),
+    ("messageGroup-scope-alone", {"FifoQueue": "true"}, {"DeduplicationScope": "messageGroup"},
+     {"FifoQueue": "true", "DeduplicationScope": "messageGroup"}),
     ("empty-removes-stored", {"Policy": "{}", "DelaySeconds": "1"}, {"Policy": ""},
      {"DelaySeconds": "1"}),
     ("throughput-uses-stored-scope",
@@ -193,6 +225,11 @@ def test_set_gives_the_whole_new_map(
          "Invalid value for the parameter VisibilityTimeout."),
         (FIFO, {"FifoThroughputLimit": "perMessageGroupId"}, "InvalidAttributeValue",
          HIGH_THROUGHPUT),
+        (FIFO | {"FifoThroughputLimit": "perMessageGroupId", "DeduplicationScope": "messageGroup"},
+         {"DeduplicationScope": "queue"}, "InvalidAttributeValue", HIGH_THROUGHPUT),
+        ({}, {"KmsMasterKeyId": "k", "SqsManagedSseEnabled": "true"}, "InvalidAttributeName",
+         "You can use one type of server-side encryption (SSE) at one time. "
+         "You can either enable KMS SSE or SQS SSE."),
     ],
 )  # fmt: skip
 def test_set_is_refused(
@@ -217,6 +254,13 @@ def test_set_is_refused(
         ({}, {"SqsManagedSseEnabled": "TRUE", "Policy": ""}, None),
         ({}, {"KmsMasterKeyId": "k"}, "KmsMasterKeyId"),
         ({}, {"DelaySeconds": "0", "VisibilityTimeout": "1"}, "VisibilityTimeout"),
+        ({"RedrivePolicy": REDRIVE}, {"RedrivePolicy": REDRIVE_AS_SUPPLIED}, None),
+        ({"RedrivePolicy": REDRIVE}, {"RedrivePolicy": ""}, "RedrivePolicy"),
+        ({}, {"RedrivePolicy": "", "RedriveAllowPolicy": ""}, None),
+        ({}, {"RedriveAllowPolicy": DENY}, "RedriveAllowPolicy"),
+        ({"RedriveAllowPolicy": DENY}, {"RedriveAllowPolicy": f" {DENY} "}, None),
+        ({}, {"ThrottleSendCapacity": "0"}, None),
+        ({"ThrottleSendCapacity": "10"}, {"ThrottleSendCapacity": "0"}, "ThrottleSendCapacity"),
     ],
 )
 def test_repeated_create_names_the_differing_attribute(
@@ -257,6 +301,14 @@ def test_settings_say_what_is_shown(supplied: dict[str, str]) -> None:
     assert settings.wait_seconds == int(shown["ReceiveMessageWaitTimeSeconds"])
     assert not settings.is_fifo
     assert not settings.has_content_based_deduplication
+
+
+def test_settings_have_both_redrive_policies_decoded() -> None:
+    plain = attributes.settings_of({})
+    assert (plain.redrive, plain.redrive_allow) == (None, None)
+    settings = attributes.settings_of({"RedrivePolicy": REDRIVE, "RedriveAllowPolicy": DENY})
+    assert settings.redrive == RedrivePolicy("000000000000", "us-east-1", "dead", 3)
+    assert settings.redrive_allow == RedriveAllowPolicy("denyAll")
 
 
 def test_settings_of_a_fifo_queue() -> None:
@@ -300,6 +352,9 @@ WITH_KEY = {"KmsMasterKeyId": "k", "SqsManagedSseEnabled": "false"}
         (["FifoQueue", "ContentBasedDeduplication", "DeduplicationScope"], {}, {}),
         (["QueueArn", "DelaySeconds", "DelaySeconds"], {"DelaySeconds": "9"},
          {"DelaySeconds": "9", "QueueArn": "arn:aws:sqs:r:000000000000:q"}),
+        (["All"], {"RedrivePolicy": REDRIVE, "RedriveAllowPolicy": DENY},
+         FRESH | {"RedrivePolicy": REDRIVE, "RedriveAllowPolicy": DENY}),
+        (["RedrivePolicy"], {"RedrivePolicy": REDRIVE}, {"RedrivePolicy": REDRIVE}),
         (["All"], WITH_KEY, FRESH | WITH_KEY | {"KmsDataKeyReusePeriodSeconds": "300"}),
         (["KmsDataKeyReusePeriodSeconds"], {"KmsDataKeyReusePeriodSeconds": "60"}, {}),
     ],

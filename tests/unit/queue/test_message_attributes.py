@@ -239,6 +239,6 @@ def test_a_plain_message_stores_no_extras() -> None:
 
 def test_extras_with_fewer_or_more_members_are_readable() -> None:
     shorter = msgspec.msgpack.encode(["g"])
-    longer = msgspec.msgpack.encode(["g", None, [], "later"])
+    longer = msgspec.msgpack.encode(["g", None, [], None, "later"])
     assert subject.decode_extras(shorter) == MessageExtras(group_id="g")
     assert subject.decode_extras(longer) == MessageExtras(group_id="g")

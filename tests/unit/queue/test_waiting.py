@@ -3,7 +3,9 @@
 import pytest
 
 from fastnode import config
+from fastnode.queue import api
 from fastnode.queue.waiting import Waiting
+from tests.world import World
 
 
 def drained(waiting: Waiting) -> list[int]:
@@ -88,3 +90,75 @@ def test_the_mark_never_passes_a_claim_that_may_still_fail() -> None:
     waiting.settle(7)
     waiting.settle(9)
     assert not waiting.has_claims
+
+
+def buffered(waiting: Waiting) -> list[int]:
+    taken = []
+    while (item := waiting.take()) is not None:
+        taken.append(item)
+    waiting.put_back(taken)
+    return [position for position, _ in taken]
+
+
+def loaded(*positions: int) -> Waiting:
+    waiting = Waiting(0)
+    waiting.load([(position, b"r") for position in positions], [], is_last=False)
+    return waiting
+
+
+def test_no_receive_takes_what_is_withdrawn() -> None:
+    waiting = loaded(5, 6, 7)
+    waiting.withdraw([6, 9], 0)
+    assert buffered(waiting) == [5, 7]
+    waiting.load([(8, b"r"), (9, b"r"), (10, b"r")], [], is_last=True)
+    assert buffered(waiting) == [5, 7, 8, 10]
+
+
+def test_the_cursor_passes_what_is_withdrawn_from_the_front() -> None:
+    waiting = loaded(5, 6)
+    waiting.withdraw([5, 6, 8, 9], 10)
+    assert waiting.claim(5) == 10 and waiting.next_position == 10 and waiting.needs_page
+
+
+def test_what_could_not_be_removed_is_back_in_its_place() -> None:
+    waiting = loaded(5, 6, 7)
+    waiting.withdraw([6, 9], 0)
+    waiting.withdrawn([6, 9], [(6, b"r"), (9, b"r")])
+    assert buffered(waiting) == [5, 6, 7], "9 is ahead of the cursor: its page brings it"
+    waiting.load([(8, b"r"), (9, b"r")], [], is_last=True)
+    assert buffered(waiting) == [5, 6, 7, 8, 9]
+
+
+def test_receives_that_failed_in_any_order_leave_the_queue_in_order() -> None:
+    waiting = loaded(5, 6, 7)
+    first, second = waiting.take(), waiting.take()
+    assert first is not None and second is not None
+    waiting.put_back([first])
+    waiting.put_back([second])
+    assert buffered(waiting) == [5, 6, 7]
+
+
+def test_the_mark_stays_before_what_came_back() -> None:
+    waiting = loaded(5, 6, 7, 8)
+    first = [item for item in (waiting.take(), waiting.take()) if item]
+    assert waiting.claim(5) == 7
+    waiting.take()
+    assert waiting.claim(7) == 5
+    waiting.put_back(first)
+    waiting.settle(5)
+    waiting.take()
+    assert waiting.claim(5) == 6
+
+
+def test_messages_survive_two_receives_that_failed_and_a_crash() -> None:
+    world = World()
+    url = world.create()
+    for number in range(6):
+        world.send(url, f"m{number}")
+    request = api.ReceiveMessageRequest(url, max_number_of_messages=3)
+    failed = [world.begin("ReceiveMessage", request) for _ in range(2)]
+    world.refuse()
+    assert all(call.error is not None for call in failed)
+    assert [message.body for message in world.receive(url, 1, 3_600)] == ["m0"]
+    world.crash()
+    assert [message.body for message in world.receive(url)] == ["m1", "m2", "m3", "m4", "m5"]

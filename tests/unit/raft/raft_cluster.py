@@ -76,6 +76,8 @@ class Read:
 
 
 class Node:
+    election_ticks = ELECTION_TICKS
+
     def __init__(self, cluster: "Cluster", number: int, *, rate_ppm: int, offset_ns: int) -> None:
         self.cluster = cluster
         self.number = number
@@ -89,7 +91,7 @@ class Node:
             *(self.number, "", 1),
             voters=list(NODES),
             applied=[0],
-            election_ticks=ELECTION_TICKS,
+            election_ticks=self.election_ticks,
             heartbeat_ticks=1,
             segment_bytes=1 << 16,
             manual=True,
@@ -152,10 +154,13 @@ class Node:
         """
         while self._found_count < count:
             number = self.cluster.acknowledged[self._found_count]
-            if number not in self.state:
+            if not self.has(number):
                 return number
             self._found_count += 1
         return None
+
+    def has(self, number: int) -> bool:
+        return number in self.state
 
     def transfer(self, to: int) -> None:
         if self.leads:
@@ -209,6 +214,7 @@ class Cluster:
         rates_ppm: tuple[int, int, int] = (0, 0, 0),
         offsets_ns: tuple[int, int, int] = (0, 33_000_000, 66_000_000),
         make_reads: MakeReads = make_reads,
+        make_node: type[Node] = Node,
     ) -> None:
         self.now_ns = 1
         self.make_reads = make_reads
@@ -221,7 +227,7 @@ class Cluster:
         self._travelling: list[tuple[int, int, int, int, bytes]] = []
         self._sent_count = 0
         self.nodes = {
-            number: Node(self, number, rate_ppm=rate, offset_ns=offset)
+            number: make_node(self, number, rate_ppm=rate, offset_ns=offset)
             for number, rate, offset in zip(NODES, rates_ppm, offsets_ns, strict=True)
         }
 

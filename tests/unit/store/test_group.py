@@ -8,6 +8,7 @@ from fastnode.errors import DiskFull, Overloaded, Unavailable
 from fastnode.flow import Suspension, start
 from fastnode.raft.groups import LEADER
 from fastnode.store.group import Group
+from fastnode.store.latches import WAIT_TICKS_MAX
 from fastnode.store.memory_engine import MemoryEngine
 from tests.world import CountingIds, FakeClock
 
@@ -194,6 +195,58 @@ def test_too_many_waiters_for_latches_are_refused(
     member.commit()
     member.put(b"k", b"2")
     assert member.group.latches.wait_for([b"k"]) is not None
+
+
+def test_who_waits_too_long_for_a_latch_is_refused_in_order_of_arrival(member: Member) -> None:
+    told: list[tuple[int, BaseException | None]] = []
+
+    def wait(number: int) -> None:
+        async def plan() -> None:
+            while (blocked := member.group.latches.wait_for([b"k"])) is not None:
+                await blocked
+
+        start(plan(), lambda _result, error: told.append((number, error)))
+
+    member.put(b"k", b"1")
+    wait(0)
+    wait(1)
+    for _ in range(WAIT_TICKS_MAX):
+        member.group.tick()
+    assert told == []
+    wait(2)
+    member.group.tick()
+    assert [number for number, _ in told] == [0, 1]
+    assert all(isinstance(error, Overloaded) for _, error in told)
+    member.commit()
+    assert told[2:] == [(2, None)], "who has waited for less goes on waiting"
+    assert len(member.group.latches) == 0
+
+
+def test_a_refused_wait_makes_room_for_another(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "LATCH_WAITERS_MAX", 1)
+    member.put(b"k", b"1")
+    assert member.group.latches.wait_for([b"k"]) is not None
+    for _ in range(WAIT_TICKS_MAX + 1):
+        member.group.tick()
+    later = member.group.latches.wait_for([b"k"])
+    assert later is not None
+    member.commit()
+    assert later.is_done
+
+
+def test_a_sole_voter_is_readable_from_its_barrier_until_it_stops_leading(member: Member) -> None:
+    assert member.group.is_readable
+    member.group.change_role("follower", 2)
+    assert not member.group.is_readable
+    with pytest.raises(Unavailable):
+        member.group.readable()
+    member.group.change_role(LEADER, 3)
+    assert not member.group.is_readable
+    member.group.commit(2, 3, [])
+    member.group.apply()
+    assert member.group.is_readable
 
 
 def test_nothing_is_planned_while_the_disk_is_too_full_to_apply(member: Member) -> None:

@@ -1,0 +1,54 @@
+"""What proof costs: a verified signature against the bare SHA-256 of the same body, in one run.
+
+Four hashes cannot be avoided (body, canonical request, two for the HMAC); the ceilings say how much
+may come on top. They are far above what is measured: they catch a cache that was lost, not a bad
+afternoon. Beside the ratio the microseconds are printed, for a reader.
+"""
+
+import hashlib
+from datetime import UTC, datetime
+
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from bench.sqs_requests import Signer, message_body
+from bench.test_native import best_seconds
+from fastnode.http.http1 import Request, RequestParser
+from fastnode.http.identity import IdentitySettings, identity_of
+from fastnode.http.sigv4 import Key, Verifier
+
+SIGNED_AT = datetime(2026, 1, 1, tzinfo=UTC)
+SIGNER = Signer("127.0.0.1:9324", SIGNED_AT)
+QUEUE_URL = "http://127.0.0.1:9324/000000000000/orders"
+# Body characters → how many bare hashes a verification may cost.
+CEILINGS = {200: 40.0, 65_536: 3.0}
+
+
+def received(characters: int) -> Request:
+    members = {"QueueUrl": QUEUE_URL, "MessageBody": message_body(1, characters)}
+    parser = RequestParser()
+    parser.feed(SIGNER.request("SendMessage", members))
+    request = parser.next_event()
+    assert isinstance(request, Request)
+    return request
+
+
+@pytest.mark.parametrize("characters", CEILINGS)
+def test_proof_costs_little_more_than_the_hash_of_the_body(
+    characters: int, benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = {SIGNER.access_key: Key(SIGNER.secret_key, "123456789012")}
+    verifier = Verifier(keys, lambda: int(SIGNED_AT.timestamp()))
+    identity = identity_of(IdentitySettings("us-east-1", "http://e", verifier=verifier))
+    request = received(characters)
+    assert benchmark(identity.caller, request).account == "123456789012"
+    if benchmark.disabled:
+        return
+    proof, bare = best_seconds(
+        [lambda: identity.caller(request), lambda: hashlib.sha256(request.body).digest()], ()
+    )
+    with capsys.disabled():
+        figures = f"{proof * 1e6:9.1f} us{bare * 1e6:9.2f} us {proof / bare:6.1f}x"
+        print(f"\nsignature, {characters:6} characters{figures}", end="")
+    ceiling = CEILINGS[characters]
+    assert proof / bare <= ceiling, f"{proof / bare:.1f} bare hashes, {ceiling} allowed"

@@ -1,0 +1,232 @@
+"""Messages on their way from one queue to another, which may live in another group.
+
+No transaction spans two groups. So a move is three: the *source* group removes the message and
+stores a letter; the *target* group stores the message and remembers the letter's number (see
+`inbox.py`); the source group removes the letter. A crash between any two repeats the next one, and
+the target knows what it has decided. A letter that the target refuses (its queue is gone) becomes a
+message of the source queue again.
+
+A letter's number is the commit timestamp and index of its transaction, so numbers rise in the order
+of the source's log without a counter. Letters of one pair of groups are delivered in that order,
+one bounded batch at a time.
+"""
+
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from fastnode import config, native
+from fastnode.errors import OperationError
+from fastnode.flow import Suspension, start
+from fastnode.queue.live import LiveQueue, Taken
+from fastnode.queue.long_poll import Alarm
+from fastnode.queue.move_record import decode_task, encode_task, refused_once
+from fastnode.queue.plans import plan_return
+from fastnode.queue.timers import Timer
+from fastnode.store.group import Group
+from fastnode.store.keyspace import (
+    OUTBOX_PREFIX,
+    encode_position,
+    outbox_prefix,
+    outbox_target,
+    split_position,
+    task_key,
+)
+from fastnode.store.txn import Txn
+
+
+class Letter(Struct, frozen=True, array_like=True, gc=False):
+    """A message between two queues, with what is needed to put it back. `state` is empty if nobody
+    had received it; `task` says when the move task that sent it began, 0 for a dead letter.
+    """
+
+    target: bytes
+    incarnation: int
+    source: bytes
+    generation: int
+    position: bytes
+    stored: bytes
+    state: bytes
+    task: int
+
+
+Numbered = tuple[int, Letter]
+
+
+class Posted(NamedTuple):
+    """The last letter of a transaction, for whoever waits until it has arrived."""
+
+    source: Group
+    target: Group
+    number: int
+
+
+class Queues(Protocol):
+    """What moving messages needs of the service."""
+
+    @property
+    def groups(self) -> Sequence[Group]: ...
+    def find(self, account: str, region: str, name: str) -> LiveQueue | None: ...
+    def new_request(self) -> bytes: ...
+    def new_alarm(self) -> Alarm: ...
+
+
+Deliver = Callable[
+    [Queues, Group, int, Sequence[Numbered]], Coroutine[Suspension, Any, frozenset[int]]
+]
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(Letter)
+
+
+def letter_of(queue: LiveQueue, target: LiveQueue, taken: Taken, task: int = 0) -> Letter:
+    return Letter(
+        target=target.keys.segment,
+        incarnation=target.record.incarnation,
+        source=queue.keys.segment,
+        generation=queue.generation,
+        position=encode_position(taken.position),
+        stored=taken.stored,
+        state=b"" if taken.state is None else native.encode_state(*taken.state),
+        task=task,
+    )
+
+
+def post(txn: Txn, source: Group, target: Group, letters: Sequence[Letter]) -> Posted | None:
+    """Write letters in the transaction that removes their messages."""
+    if not letters:
+        return None
+    prefix, first = outbox_prefix(target.number), txn.commit_ts << 16
+    for index, letter in enumerate(letters):
+        txn.put_fresh(prefix + encode_position(first + index), _ENCODER.encode(letter))
+    return Posted(source, target, first + len(letters) - 1)
+
+
+class Outbox:
+    """All pairs of groups of this node; each is carried on while it has letters."""
+
+    def __init__(self, queues: Queues, deliver: Deliver) -> None:
+        self._queues = queues
+        self._deliver = deliver
+        self._carriers: dict[tuple[int, int], _Carrier] = {}
+
+    def resume(self, source: Group) -> None:
+        """This node leads the source's group: carry on what somebody else has left."""
+        start_at, end = OUTBOX_PREFIX, native.prefix_end(OUTBOX_PREFIX)
+        while keys := source.scan_keys(start_at, end, 1):
+            target = outbox_target(keys[0])
+            self._carrier(source, self._queues.groups[target]).carry()
+            start_at = native.prefix_end(outbox_prefix(target))
+
+    def settled(self, posted: Posted) -> Suspension:
+        """Resumed when the letter has been decided, or could not be delivered for the moment."""
+        return self._carrier(posted.source, posted.target).wait(posted.number)
+
+    def _carrier(self, source: Group, target: Group) -> "_Carrier":
+        key = source.number, target.number
+        if key not in self._carriers:
+            self._carriers[key] = _Carrier(self._queues, self._deliver, source, target)
+        return self._carriers[key]
+
+
+class _Carrier:
+    """Delivers the letters of one group to another, in order, while there are any."""
+
+    def __init__(self, queues: Queues, deliver: Deliver, source: Group, target: Group) -> None:
+        self._queues = queues
+        self._deliver = deliver
+        self._source = source
+        self._target = target
+        self._alarm = queues.new_alarm()
+        self._is_carrying = False
+        # Letters are removed in order: whatever is behind the last one is never scanned again.
+        self._next = 0
+        self._waiting: deque[tuple[int, Suspension]] = deque()
+
+    def wait(self, number: int) -> Suspension:
+        suspension = Suspension()
+        self._waiting.append((number, suspension))
+        self.carry()
+        return suspension
+
+    def carry(self) -> None:
+        if not self._is_carrying:
+            self._is_carrying = True
+            start(self._carry(), self._finish)
+
+    async def _carry(self) -> None:
+        while batch := self._batch():
+            refused = await self._deliver(self._queues, self._target, self._source.number, batch)
+            await self._complete(batch, refused)
+            self._next = batch[-1][0] + 1
+            self._resume_waiting(batch[-1][0])
+
+    def _finish(self, _result: None, error: BaseException | None) -> None:
+        self._is_carrying = False
+        if error is not None and not isinstance(error, OperationError):
+            raise error
+        # Nothing is left, or nothing can be done now: in either case nobody waits any longer.
+        self._resume_waiting(None)
+        if error is not None:
+            now_ms = self._source.now() >> 16
+            self._alarm.set(now_ms + config.RETRY_MS, now_ms, self.carry)
+
+    def _resume_waiting(self, last: int | None) -> None:
+        while self._waiting and (last is None or self._waiting[0][0] <= last):
+            self._waiting.popleft()[1].resume()
+
+    def _batch(self) -> list[Numbered]:
+        prefix = outbox_prefix(self._target.number)
+        first = prefix + encode_position(self._next)
+        limit = config.TRANSACTION_MESSAGES_MAX
+        rows = self._source.scan(first, native.prefix_end(prefix), limit)
+        return [(split_position(key), _DECODER.decode(letter)) for key, letter in rows]
+
+    async def _complete(self, batch: Sequence[Numbered], refused: frozenset[int]) -> None:
+        """The source's last step: letters go; refused ones are messages of their queue again."""
+        group, prefix = self._source, outbox_prefix(self._target.number)
+        returned = [letter for number, letter in batch if number in refused]
+        queues = await self._sources(returned)
+        txn = group.begin(self._queues.new_request())
+        for number, _ in batch:
+            txn.delete(prefix + encode_position(number))
+        timers: list[tuple[LiveQueue, Timer]] = []
+        for letter in returned:
+            queue = queues[letter.source]
+            if queue is not None and queue.generation == letter.generation:
+                timers.append((queue, _plan_return(queue, txn, letter)))
+        for key in {_task_key(letter) for letter in returned if letter.task}:
+            stored = group.get(key)
+            if stored is not None:
+                count = sum(1 for letter in returned if letter.task and _task_key(letter) == key)
+                txn.put(key, encode_task(refused_once(decode_task(stored), count)))
+        await group.submit(txn)
+        for queue, timer in timers:
+            queue.scheduled(timer)
+
+    async def _sources(self, returned: Sequence[Letter]) -> dict[bytes, LiveQueue | None]:
+        """The queues that letters go back to, once nobody changes them or their tasks."""
+        while True:
+            segments = {letter.source for letter in returned}
+            queues = {
+                segment: self._queues.find(*native.split_queue_segment(segment))
+                for segment in segments
+            }
+            keys = [queue.keys.generation for queue in queues.values() if queue is not None]
+            keys += [_task_key(letter) for letter in returned if letter.task]
+            blocked = self._source.latches.wait_for(keys)
+            if blocked is None:
+                return queues
+            await blocked
+
+
+def _plan_return(queue: LiveQueue, txn: Txn, letter: Letter) -> Timer:
+    txn.check(queue.keys.generation)
+    state = native.decode_state(letter.state) if letter.state else None
+    return plan_return(queue, txn, split_position(letter.position), letter.stored, state)
+
+
+def _task_key(letter: Letter) -> bytes:
+    return task_key(letter.source, letter.task)

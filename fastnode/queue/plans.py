@@ -1,0 +1,80 @@
+"""Pieces of transactions that several handlers plan: taking messages, removing them, putting them
+back.
+"""
+
+from fastnode import native
+from fastnode.native import MESSAGE_MOVED, MessageRecord, MessageState
+from fastnode.queue.live import TIMER_DELAYED, TIMER_RECEIVED, Choice, LiveQueue
+from fastnode.queue.message_attributes import decode_extras
+from fastnode.queue.timers import Timer
+from fastnode.store.keyspace import encode_position
+from fastnode.store.txn import Txn
+
+
+def plan_removal(
+    queue: LiveQueue,
+    txn: Txn,
+    position: int,
+    state: MessageState | None,
+    record: MessageRecord | None,
+) -> None:
+    """The message goes, with everything that belongs to it; its state key guards the rest.
+
+    `record` may be None for a message that did not come from another queue.
+    """
+    keys = queue.messages
+    txn.delete(keys.state_key(position))
+    txn.delete_fresh(keys.data_key(position))
+    txn.add(keys.total, -1)
+    if state is not None:
+        txn.delete_fresh(keys.timer_key(state.visible_at, position))
+        txn.add(keys.in_flight if state.nonce else keys.delayed, -1)
+    if record is not None and record.flags & MESSAGE_MOVED:
+        txn.delete_fresh(keys.id_key(record.message_id))
+        txn.delete_fresh(keys.age_key(record.sent_ms, position))
+
+
+def plan_claim(queue: LiveQueue, txn: Txn, choice: Choice) -> int | None:
+    """The low-water mark; the claim to settle when the transaction is through."""
+    txn.check(queue.keys.generation)
+    first = min((taken.position for taken in choice.all if taken.state is None), default=None)
+    if first is not None:
+        mark = queue.waiting.claim(first)
+        txn.raise_to(queue.messages.mark, encode_position(mark))
+    return first
+
+
+def plan_return(
+    queue: LiveQueue, txn: Txn, position: int, stored: bytes, state: MessageState | None
+) -> Timer:
+    """A message that was removed is back in its place and available now.
+
+    Its position lies behind the cursor, so it gets a timer that is due at once, even if nobody has
+    received it yet.
+    """
+    keys, now = queue.messages, txn.commit_ts
+    record = native.decode_message(stored)
+    old = state or unreceived_state(record)
+    was_received = old.nonce > 0
+    txn.put(keys.state_key(position), native.encode_state(*old._replace(visible_at=now)))
+    txn.put_fresh(keys.data_key(position), stored)
+    txn.put_fresh(keys.timer_key(now, position), TIMER_RECEIVED if was_received else TIMER_DELAYED)
+    txn.add(keys.total, 1)
+    txn.add(keys.in_flight if was_received else keys.delayed, 1)
+    if record.flags & MESSAGE_MOVED:
+        plan_arrival_rows(queue, txn, position, record)
+    return Timer(now, position, was_received)
+
+
+def unreceived_state(record: MessageRecord) -> MessageState:
+    """Of a message that this queue has not handed out: counts go on from where it came from."""
+    moved = decode_extras(record.extras).moved if record.flags & MESSAGE_MOVED else None
+    count, first_receive_ms = (moved.receive_count, moved.first_receive_ms) if moved else (0, 0)
+    return MessageState(0, count, 0, first_receive_ms)
+
+
+def plan_arrival_rows(queue: LiveQueue, txn: Txn, position: int, record: MessageRecord) -> None:
+    """How a message that kept its id is found by it, and by its age."""
+    keys = queue.messages
+    txn.put_fresh(keys.id_key(record.message_id), encode_position(position))
+    txn.put_fresh(keys.age_key(record.sent_ms, position), b"")
