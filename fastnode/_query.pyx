@@ -10,7 +10,7 @@ from base64 import b64encode as _b64encode
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_GetItem, PyDict_SetDefault, PyDict_SetItem
+from cpython.dict cimport PyDict_GetItemWithError, PyDict_SetDefault, PyDict_SetItem
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t
@@ -56,6 +56,8 @@ cdef int _OCTETS = _ref.OCTETS
 cdef int _ONE = _ref.ONE
 cdef int _LIST = _ref.LIST
 cdef int _MAP = _ref.MAP
+cdef Py_ssize_t _PARAMETERS_MAX = _ref.PARAMETERS_MAX
+cdef str _TOO_MANY = "The request has too many parameters."
 cdef Py_ssize_t _INDEX_DIGITS_MAX = _ref.INDEX_DIGITS_MAX
 
 cdef uint8_t[256] _hex
@@ -185,11 +187,14 @@ def find_parameter(bytes raw not None, bytes name not None):
 cdef str _find_parameter(bytes raw, bytes name):
     cdef const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(raw)
     cdef const uint8_t* stop = at + PyBytes_GET_SIZE(raw)
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(name)
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(name), count = 0
     cdef bytes owner
     cdef Pair pair
     while at != NULL:
         at = take_pair(&pair, at, stop)
+        count += 1
+        if count > _PARAMETERS_MAX:
+            raise _FormError(_TOO_MANY)
         if _is_escaped(pair.name, pair.name_size):
             owner = _unescape_name(&pair)
         if pair.name_size == size and not memcmp(pair.name, PyBytes_AS_STRING(name), size):
@@ -258,10 +263,14 @@ cdef class FormReader:
         cdef const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(raw)
         cdef const uint8_t* stop = at + PyBytes_GET_SIZE(raw)
         cdef Pair pair
+        cdef Py_ssize_t count = 0
         cdef bytes owner
         cdef dict members = {}
         while at != NULL:
             at = take_pair(&pair, at, stop)
+            count += 1
+            if count > _PARAMETERS_MAX:
+                raise _FormError(_TOO_MANY)
             if _is_escaped(pair.name, pair.name_size):
                 owner = _unescape_name(&pair)
             _put(members, self._plan, &pair, pair.name, pair.name_size)
@@ -288,7 +297,7 @@ cdef int _put(
             _put_entry(members, field, pair, rest, rest_size)
         elif field.content == _STRUCT:
             _put(_inner(members, field.member), field.plan, pair, rest, rest_size)
-        elif dot == NULL and PyDict_GetItem(members, field.member) == NULL:
+        elif dot == NULL and PyDict_GetItemWithError(members, field.member) == NULL:
             PyDict_SetItem(members, field.member, _value(field, pair))
     return 0
 
@@ -338,7 +347,7 @@ cdef int64_t index_of(const uint8_t* text, Py_ssize_t size) noexcept nogil:
 
 cdef inline dict _inner(dict outer, object key):
     cdef dict inner
-    cdef PyObject* found = PyDict_GetItem(outer, key)
+    cdef PyObject* found = PyDict_GetItemWithError(outer, key)
     if found != NULL:
         return <dict><object>found
     inner = {}
@@ -351,7 +360,7 @@ cdef dict _gathered(dict members, _Plan plan):
     cdef object each
     cdef PyObject* found
     for each in plan.nested:
-        found = PyDict_GetItem(members, (<_Field>each).member)
+        found = PyDict_GetItemWithError(members, (<_Field>each).member)
         if found != NULL:
             members[(<_Field>each).member] = _gathered_member(<dict><object>found, <_Field>each)
     for each in plan.batches:

@@ -18,6 +18,7 @@ LIST_PAGE_MAX: Final = 1_000
 MOVE_TASKS_KEPT: Final = 10
 MOVE_TASKS_ACTIVE_MAX: Final = 100
 MOVE_RATE_MAX: Final = 500
+MOVE_TASK_MS_MAX: Final = 36 * 3_600_000
 
 # --- HTTP -----------------------------------------------------------------------------------------
 # One legal 1 MiB message can need 6 MiB as JSON, so the body cap leaves room and sizes are checked

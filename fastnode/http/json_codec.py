@@ -33,6 +33,21 @@ _VALUE_NAMES: Final = {
 _TYPE_NAMES: Final = {"int": "an Integer", "str": "a String", "bool": "a Boolean"}
 
 
+# Whole escapes, so that an escaped backslash is never taken for the beginning of another one.
+_ESCAPE: Final = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
+
+
+def _without_half_characters(body: bytes) -> bytes:
+    """Half a surrogate pair is no character, but it is no bad JSON either: it becomes one of the
+    characters that no member may contain, so that the member's own rule refuses it.
+    """
+    return _ESCAPE.sub(lambda escape: rb"\uffff" if escape["half"] else escape[0], body)
+
+
 class _ErrorBody(Struct, frozen=True):
     type_name: str = msgspec.field(name="__type")
     message: str
@@ -58,8 +73,15 @@ class JsonCodec:
         return operation
 
     def decode(self, operation: Operation, request: Request) -> Struct:
+        decode = self._decoders[operation.name].decode
         try:
-            return self._decoders[operation.name].decode(request.body)
+            try:
+                return decode(request.body)
+            except msgspec.DecodeError:
+                whole = _without_half_characters(request.body)
+                if whole == request.body:
+                    raise
+                return decode(whole)
         except msgspec.DecodeError as error:
             raise serialization_error(_mismatch_text(str(error))) from error
         except (UnicodeDecodeError, RecursionError) as error:

@@ -5,8 +5,8 @@ no rule about any member except the queue's URL, which may also be the path of t
 """
 
 import re
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -26,9 +26,6 @@ from fastnode.queue.errors import (
 )
 
 METHODS: Final = (b"POST", b"GET", b"HEAD")
-# Ten entries with ten attributes of three parameters each need 350; a client that exceeds a limit
-# of the contract still gets the contract's error.
-PARAMETERS_MAX: Final = 4_096
 _XML_HEADERS: Final = b"Content-Type: text/xml\r\nx-amzn-RequestId: %b\r\n"
 _JSON_HEADERS: Final = b"Content-Type: application/json\r\nx-amzn-RequestId: %b\r\n"
 _QUEUE_PATH_MATCH: Final = re.compile(rb"(?:/queue/[^/]+)?/[0-9]{12}/[^/]+/*").fullmatch
@@ -48,12 +45,13 @@ class QueryCodec:
 
     def __init__(self, operations: Mapping[str, Operation]) -> None:
         self._operations = operations
-        self._readers = {name: _Reader(row.request) for name, row in operations.items()}
+        self._readers = {name: _reader(row.request) for name, row in operations.items()}
         self._answers = {name: XmlAnswer(name, row.response) for name, row in operations.items()}
 
     def operation_of(self, request: Request) -> Operation:
+        form = request.body if request.target == b"/" else _form_of(request)
         try:
-            action = find_parameter(_form_of(request), b"Action")
+            action = find_parameter(form, b"Action")
         except FormError as error:
             raise _refusal(error) from error
         operation = self._operations.get(action or "")
@@ -62,8 +60,13 @@ class QueryCodec:
         return operation
 
     def decode(self, operation: Operation, request: Request) -> Struct:
+        form = request.body if request.target == b"/" else _form_of(request)
+        read_members, takes_queue = self._readers[operation.name]
         try:
-            return self._readers[operation.name].read(request)
+            members = read_members(form)
+            if takes_queue and "QueueUrl" not in members:
+                members["QueueUrl"] = _queue_url(request)
+            return msgspec.convert(members, operation.request)
         except FormError as error:
             raise _refusal(error) from error
         except msgspec.ValidationError as error:
@@ -104,32 +107,17 @@ def prefers_json(request: Request) -> bool:
     return accepted is not None and b"application/json" in accepted.lower()
 
 
-class _Reader:
-    """Reads the requests of one operation."""
-
-    def __init__(self, request: type[Struct]) -> None:
-        plan = read_plan(request)
-        self._request = request
-        self._takes_queue = any(field.member == "QueueUrl" for field in plan)
-        self._members_of = FormReader(plan).read
-
-    def read(self, request: Request) -> Struct:
-        members = self._members_of(_form_of(request))
-        if self._takes_queue and "QueueUrl" not in members:
-            members["QueueUrl"] = _queue_url(_queue_path(request))
-        return msgspec.convert(members, self._request)
+def _reader(request: type[Struct]) -> tuple[Callable[[bytes], dict[str, Any]], bool]:
+    """What reads the members of a request, and whether there must be a queue's URL among them."""
+    plan = read_plan(request)
+    return FormReader(plan).read, any(field.member == "QueueUrl" for field in plan)
 
 
 def _form_of(request: Request) -> bytes:
     """The first of two values counts: what a signed link says cannot be overruled by a body that is
     added to it.
     """
-    form = request.body
-    if b"?" in request.target:
-        form = request.query + b"&" + form
-    if len(form) > PARAMETERS_MAX and form.count(b"&") >= PARAMETERS_MAX:
-        raise serialization_error("The request has too many parameters.")
-    return form
+    return request.query + b"&" + request.body
 
 
 def _queue_path(request: Request) -> bytes:
@@ -138,8 +126,9 @@ def _queue_path(request: Request) -> bytes:
     return path if _QUEUE_PATH_MATCH(path) else b""
 
 
-def _queue_url(path: bytes) -> str:
+def _queue_url(request: Request) -> str:
     """Which queue a path names is found out as for any URL; no queue's name needs an escape."""
+    path = _queue_path(request)
     if not path:
         raise missing_parameter("QueueUrl")
     return path.decode("latin-1")

@@ -19,6 +19,8 @@ ACTIVE: Final = frozenset({RUNNING, CANCELLING})
 
 QUEUE_GONE: Final = ERRORS["QueueDoesNotExist"].query_code
 NO_SOURCE: Final = "CouldNotDetermineMessageSource"
+# AWS ends a task after its time too; what it calls the reason is not known.
+TOO_LONG: Final = "TaskTimeLimitExceeded"
 _VERSION: Final = b"\x01"
 _HANDLE_BYTES_MAX: Final = 1_024
 

@@ -22,6 +22,7 @@ from fastnode.queue.move_record import (
     NO_SOURCE,
     QUEUE_GONE,
     RUNNING,
+    TOO_LONG,
     MoveTask,
     decode_task,
     encode_task,
@@ -121,6 +122,9 @@ class _Runner:
         if task.status == CANCELLING:
             await self._end(queue, replace(task, status=CANCELLED))
         if task.status != RUNNING:
+            return None
+        if (queue.group.now() - task.started_at) >> 16 >= config.MOVE_TASK_MS_MAX:
+            await self._end(queue, replace(task, status=FAILED, failure_reason=TOO_LONG))
             return None
         txn = queue.group.begin(self._queues.new_request())
         batch = self._take(queue, task, txn.commit_ts)

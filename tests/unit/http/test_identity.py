@@ -3,7 +3,12 @@
 import pytest
 
 from fastnode.http.http1 import Request
-from fastnode.http.identity import IdentitySettings, OpenIdentity, identity_of
+from fastnode.http.identity import (
+    IdentitySettings,
+    OpenIdentity,
+    VerifiedIdentity,
+    identity_of,
+)
 from fastnode.queue.caller import Call, Caller
 from fastnode.queue.errors import SqsError
 from tests.unit.http.signed_requests import (
@@ -181,6 +186,30 @@ def test_a_proxy_cannot_name_what_the_client_may_not(headers: dict[bytes, bytes]
         assert caught.value.row.status == 403
 
 
+@pytest.mark.parametrize("is_direct_first", [True, False])
+def test_one_credential_by_a_proxy_and_directly(is_direct_first: bool) -> None:
+    """What is remembered of one way in is not taken for the other."""
+    identity = OpenIdentity(SETTINGS)
+    direct = {b"host": b"localhost:1"} | authorized("AKID")
+    ways = {
+        "http://localhost:1": direct,
+        "http://a.localhost": direct | {b"x-forwarded-host": b"a.localhost"},
+        "https://localhost:1": direct | {b"x-forwarded-proto": b"https"},
+    }
+    for endpoint, headers in sorted(ways.items(), reverse=is_direct_first) * 2:
+        request = Request(b"POST", b"/", "1.1", headers, True)
+        assert identity.caller(request).endpoint == endpoint
+        quick = identity.quick_caller(request)
+        assert quick is None or quick.endpoint == endpoint
+
+
+def test_a_long_credential_is_not_remembered() -> None:
+    identity = OpenIdentity(SETTINGS)
+    headers = {b"host": b"localhost:1", b"authorization": b"x" * 600}
+    identity.caller(Request(b"POST", b"/", "1.1", headers, True))
+    assert not identity._callers
+
+
 def test_a_forwarded_host_does_not_excuse_a_foreign_page() -> None:
     with pytest.raises(SqsError):
         caller({b"x-forwarded-host": b"a.localhost", b"origin": b"http://a.localhost"})
@@ -236,7 +265,7 @@ def test_a_signed_account_id_is_no_account() -> None:
 
 
 def test_hosts_made_up_by_the_anonymous_do_not_fill_memory() -> None:
-    identity = identity_of(CLOSED)
+    identity = VerifiedIdentity(CLOSED, verifier())
     for number in range(3_000):
         forwarded = b"h, " + b"x" * (number % 2) * 600
         headers = {b"host": b"h%d" % number, b"x-forwarded-host": forwarded}

@@ -60,7 +60,7 @@ NOT_OBJECTS = {
     "null": b"null",
     "more behind": b"{}x",
     "not utf-8": b'{"MessageBody":"\xff"}',
-    "lone surrogate": b'{"MessageBody":"\\ud800"}',
+    "cut off behind half a character": b'{"MessageBody":"\\ud800"',
     "deep lists": b'{"x":' + b"[" * 100_000,
     "deep objects": b'{"x":' * 100_000,
 }
@@ -85,6 +85,22 @@ def test_what_is_not_a_json_object_is_a_serialization_error(body: bytes) -> None
 def test_a_member_of_the_wrong_type_has_the_contracts_words(body: bytes, text: str) -> None:
     error = refusal(body)
     assert (error.row.shape, error.message) == ("SerializationException", text)
+
+
+@pytest.mark.parametrize(
+    ("escaped", "text"),
+    [
+        (rb"\ud800", "\uffff"),
+        (rb"\uDFFF", "\uffff"),
+        (rb"\udc00\ud800", "\uffff\uffff"),
+        (rb"\ud800\ud83d\ude00", "\uffff\N{GRINNING FACE}"),
+        (rb"\\ud800 \udfff", "\\ud800 \uffff"),
+        (rb"\\\ud800\n", "\\\uffff\n"),
+    ],
+)
+def test_half_a_character_is_left_to_the_rules_of_its_member(escaped: bytes, text: str) -> None:
+    decoded = CODEC.decode(SEND, post(b'{"MessageBody":"' + escaped + b'"}'))
+    assert isinstance(decoded, SendMessageRequest) and decoded.message_body == text
 
 
 MEMBERS = st.sampled_from(["MessageBody", "DelaySeconds", "MessageAttributes", "x"])

@@ -10,12 +10,12 @@ from msgspec import Struct
 
 from fastnode.http.http1 import Request
 from fastnode.http.query_codec import (
-    PARAMETERS_MAX,
     NoOperation,
     QueryCodec,
     QueryJsonCodec,
     prefers_json,
 )
+from fastnode.native import PARAMETERS_MAX
 from fastnode.queue import api
 from fastnode.queue.api import MessageAttributeValue
 from fastnode.queue.errors import (

@@ -73,8 +73,9 @@ def normal(request: Any) -> Any:
     changes: dict[str, Any] = {}
     if "queue_url" in request.__struct_fields__ and request.queue_url is None:
         changes["queue_url"] = ""
-    if "entries" in request.__struct_fields__ and request.entries is None:
-        changes["entries"] = []
+    if "entries" in request.__struct_fields__:
+        entries = request.entries or []
+        changes["entries"] = [msgspec.structs.replace(each, id=each.id or "") for each in entries]
     if "message_system_attribute_names" in request.__struct_fields__:
         changes["message_system_attribute_names"] = request.attribute_names
     return msgspec.structs.replace(request, **changes)

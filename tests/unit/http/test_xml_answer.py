@@ -189,6 +189,13 @@ def json_answer(action: str, response: Any) -> Any:
 
 def test_json_shows_absent_members_and_names_messages_in_lower_case() -> None:
     assert json_answer("ReceiveMessage", api.ReceiveMessageResponse()) == {"messages": None}
+    plain = api.ReceiveMessageResponse([api.Message("i", "h", "5", "b")])
+    (message,) = json_answer("ReceiveMessage", plain)["messages"]
+    assert (message["Body"], message["Attributes"], message["MessageAttributes"]) == (
+        "b",
+        None,
+        None,
+    )
     assert json_answer("SendMessage", api.SendMessageResponse("id", "md5")) == {
         "MessageId": "id",
         "MD5OfMessageBody": "md5",

@@ -221,6 +221,18 @@ def test_a_message_without_a_source_fails_a_task_without_a_destination(
     assert drain(world, target) == ["sent here directly"]
 
 
+def test_a_task_ends_after_36_hours(world: World, names: list[str]) -> None:
+    source, target, other = names
+    dead_letters(world, source, 3)
+    start(world, target, other, rate=1)
+    world.clock.ns += (36 * 3_600_000 + 1) * 1_000_000
+    world.advance(10_000)
+    (task,) = tasks(world, target)
+    assert (task.status, task.failure_reason) == ("FAILED", "TaskTimeLimitExceeded")
+    assert task.approximate_number_of_messages_moved == 1
+    assert world.counts(target) == (2, 0, 0)
+
+
 def test_deleting_the_source_ends_its_tasks(world: World, names: list[str]) -> None:
     source, target, other = names
     dead_letters(world, source, 4)
