@@ -62,7 +62,8 @@ cdef int64_t _UNPARTITIONED = _ref.UNPARTITIONED
 cdef int _ENTRIES_MAX = _ref.ENTRIES_MAX
 cdef long _KIND_FIRST = _ref.PUT
 cdef long _FRESH_DELETE = _ref.FRESH_DELETE
-cdef long _KIND_LAST = _FRESH_DELETE
+cdef long _TOUCH = _ref.TOUCH
+cdef long _KIND_LAST = _TOUCH
 cdef long _DELETE = _ref.DELETE
 cdef long _DROP = _ref.DROP
 cdef long _ADD = _ref.ADD
@@ -379,8 +380,10 @@ cdef inline bytes take_blob(Cursor* cursor):
 cdef int check_write(long kind, bytes key, bytes value) except -1:
     if kind < _KIND_FIRST or kind > _KIND_LAST:
         raise ValueError("unknown kind of write")
-    if (kind == _DELETE or kind == _FRESH_DELETE) and PyBytes_GET_SIZE(value) != 0:
-        raise ValueError("a delete has no value")
+    if PyBytes_GET_SIZE(value) != 0 and (
+        kind == _DELETE or kind == _FRESH_DELETE or kind == _TOUCH
+    ):
+        raise ValueError("a delete or a touch has no value")
     if kind == _DROP and is_above(key, value):
         raise ValueError("a dropped range ends before it starts")
     if kind == _ADD and PyBytes_GET_SIZE(value) != 8:

@@ -29,6 +29,7 @@ ADD: Final = 4
 MAX: Final = 5
 FRESH_PUT: Final = 6
 FRESH_DELETE: Final = 7
+TOUCH: Final = 8
 
 UNPARTITIONED: Final = -1
 ENTRIES_MAX: Final = 16
@@ -277,10 +278,10 @@ def _decode_write(reader: "_Reader") -> tuple[int, bytes, bytes]:
 
 def _check_write(kind: int, key: bytes, value: bytes) -> None:
     """What apply may rely on, because a poisoned entry would stop every replica."""
-    if not PUT <= kind <= FRESH_DELETE:
+    if not PUT <= kind <= TOUCH:
         raise ValueError("unknown kind of write")
-    if kind in (DELETE, FRESH_DELETE) and value:
-        raise ValueError("a delete has no value")
+    if kind in (DELETE, FRESH_DELETE, TOUCH) and value:
+        raise ValueError("a delete or a touch has no value")
     if kind == DROP and key > value:
         raise ValueError("a dropped range ends before it starts")
     if kind == ADD and len(value) != 8:

@@ -15,6 +15,7 @@ VISIBILITY_SECONDS_MAX: Final = 43_200
 DELAY_SECONDS_MAX: Final = 900
 IN_FLIGHT_MESSAGES_MAX: Final = 120_000
 LIST_PAGE_MAX: Final = 1_000
+DEDUPLICATION_MS: Final = 300_000
 MOVE_TASKS_KEPT: Final = 10
 MOVE_TASKS_ACTIVE_MAX: Final = 100
 MOVE_RATE_MAX: Final = 500
@@ -43,6 +44,9 @@ CREDENTIALS_BYTES_MAX: Final = 1_048_576
 # --- Transactions and groups ----------------------------------------------------------------------
 GROUPS_DEFAULT: Final = 8
 GROUPS_MAX: Final = 256
+# Of a high-throughput FIFO queue. A sequence number has no room for more of them.
+PARTITIONS_DEFAULT: Final = 8
+PARTITIONS_MAX: Final = 32
 ENTRY_BYTES_MAX: Final = 16 * 1_048_576
 # A sequence number has room for the messages of one transaction; larger moves are several.
 TRANSACTION_MESSAGES_MAX: Final = 16
@@ -69,6 +73,7 @@ RESOLVED_URLS_MAX: Final = 10_000
 READ_AHEAD_MESSAGES: Final = 1_024
 READ_AHEAD_BYTES: Final = 4 * 1_048_576
 TIMER_PAGE: Final = 10_000
+READY_PAGE: Final = 10_000
 DUE_TIMERS_MAX: Final = 150_000
 
 # --- Retention ------------------------------------------------------------------------------------

@@ -60,7 +60,9 @@ class SendLane:
             return False
         body = encode_text(sent.message_body or "")
         settings, group = queue.settings, queue.group
-        if not body or len(body) > settings.maximum_message_size or settings.delay_seconds:
+        if not body or len(body) > settings.maximum_message_size:
+            return False
+        if settings.delay_seconds or settings.is_fifo:
             return False
         pending = _Pending(request, exchange, queue, self._request_ids, self._fail)
         try:

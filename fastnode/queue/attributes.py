@@ -20,9 +20,15 @@ from fastnode.queue.errors import (
     SqsError,
     invalid_attribute_value,
     missing_parameter,
-    not_in_this_version,
     sqs_error,
     unknown_attribute,
+)
+from fastnode.queue.fifo_attributes import (
+    PARTITION_COUNT,
+    check_new_partitions,
+    check_same_partitions,
+    check_throughput,
+    parse_partition_count,
 )
 from fastnode.queue.policy import as_valid_policy
 from fastnode.queue.queue_url import check_new_name
@@ -93,7 +99,6 @@ class Rule(Struct, frozen=True):
     is_fifo_only: bool = False
     is_removable: bool = False
     is_extension: bool = False
-    is_supported: bool = True
 
 
 _RULES: Final = (
@@ -108,7 +113,7 @@ _RULES: Final = (
     Rule("RedriveAllowPolicy", normal_redrive_allow_policy, is_removable=True),
     Rule("KmsMasterKeyId", _key_id, is_removable=True),
     Rule("KmsDataKeyReusePeriodSeconds", _whole_number(60, 86_400), "300"),
-    Rule("FifoQueue", _only_true, is_fifo_only=True, is_supported=False),
+    Rule("FifoQueue", _only_true, is_fifo_only=True),
     Rule("ContentBasedDeduplication", _boolean, "false", is_fifo_only=True),
     Rule("DeduplicationScope", _word("queue", "messageGroup"), "queue", is_fifo_only=True),
     Rule(
@@ -117,6 +122,7 @@ _RULES: Final = (
         "perQueue",
         is_fifo_only=True,
     ),
+    Rule(PARTITION_COUNT, parse_partition_count, is_fifo_only=True, is_extension=True),
     *(Rule(name, parse_amount, OFF, is_extension=True) for name in ATTRIBUTE_NAMES),
 )
 RULES: Final = {rule.name: rule for rule in _RULES}
@@ -135,27 +141,36 @@ def parse_create(attributes: Mapping[str, str], name: str) -> dict[str, str]:
     """What a new queue stores; also decides whether this is a name for a queue of its type."""
     is_fifo = _only_true(attributes.get("FifoQueue", "")) is not None
     check_new_name(name, is_fifo=is_fifo)
-    return _apply({}, _parse(attributes, is_fifo=is_fifo))
+    stored = _apply({}, _parse(attributes, is_fifo=is_fifo))
+    check_new_partitions(stored)
+    return stored
 
 
-def parse_set(current: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, str]:
+def parse_set(
+    current: Mapping[str, str], changes: Mapping[str, str], partition_count: int = 1
+) -> dict[str, str]:
     """What a queue stores after SetQueueAttributes; all changes are checked before any is made."""
     if not changes:
         raise missing_parameter("Attribute.Name")
-    is_fifo = _is_fifo(current)
+    is_fifo = is_fifo_queue(current)
     if is_fifo and _boolean(changes.get("FifoQueue", "")) == "false":
         raise _queue_type_is_fixed()
-    return _apply(current, _parse(changes, is_fifo=is_fifo))
+    parsed = _parse(changes, is_fifo=is_fifo)
+    check_same_partitions(_with_partitions(current, partition_count), parsed)
+    return _apply(current, parsed)
 
 
-def differing_attribute(stored: Mapping[str, str], supplied: Mapping[str, str]) -> str | None:
+def differing_attribute(
+    stored: Mapping[str, str], supplied: Mapping[str, str], partition_count: int = 1
+) -> str | None:
     """The first attribute of a repeated CreateQueue that is not what the queue has now.
 
     `supplied` has passed `parse_create`; only what it names is compared.
     """
+    current = _with_partitions(stored, partition_count)
     for name, text in supplied.items():
         rule = RULES[name]
-        if _parse_value(rule, text) != stored.get(name, rule.default or ""):
+        if _parse_value(rule, text) != current.get(name, rule.default or ""):
             return name
     return None
 
@@ -190,9 +205,8 @@ def _parse_value(rule: Rule, text: str) -> str:
 def _apply(current: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, str]:
     kept = {name: text for name, text in current.items() if not _ends_with(name, changes)}
     merged = kept | _with_consequences(changes)
-    _check_throughput(merged)
+    check_throughput(merged)
     check_limits(merged)
-    _check_supported(changes)
     return {name: text for name, text in merged.items() if not _is_plain(RULES[name], text)}
 
 
@@ -216,24 +230,7 @@ def _with_consequences(changes: Mapping[str, str]) -> dict[str, str]:
     return added
 
 
-def _check_throughput(merged: Mapping[str, str]) -> None:
-    is_high = merged.get("FifoThroughputLimit") == "perMessageGroupId"
-    if is_high and merged.get("DeduplicationScope") != "messageGroup":
-        raise sqs_error(
-            "InvalidAttributeValue",
-            "The perMessageGroupId value is allowed only when the value for DeduplicationScope is "
-            "messageGroup",
-        )
-
-
-def _check_supported(changes: Mapping[str, str]) -> None:
-    """An attribute that would have no effect is refused: silence would be a promise."""
-    for name, text in changes.items():
-        if text and not RULES[name].is_supported:
-            raise not_in_this_version(name)
-
-
-def _is_fifo(stored: Mapping[str, str]) -> bool:
+def is_fifo_queue(stored: Mapping[str, str]) -> bool:
     return stored.get("FifoQueue") == "true"
 
 
@@ -280,7 +277,7 @@ def settings_of(stored: Mapping[str, str]) -> QueueSettings:
         maximum_message_size=number("MaximumMessageSize"),
         retention_ms=number("MessageRetentionPeriod") * 1_000,
         wait_seconds=number("ReceiveMessageWaitTimeSeconds"),
-        is_fifo=_is_fifo(stored),
+        is_fifo=is_fifo_queue(stored),
         has_content_based_deduplication=stored.get("ContentBasedDeduplication") == "true",
         redrive=parse_redrive_policy(redrive) if redrive else None,
         redrive_allow=parse_redrive_allow_policy(redrive_allow) if redrive_allow else None,
@@ -300,6 +297,7 @@ class Computed(Struct, frozen=True):
     visible: int
     in_flight: int
     delayed: int
+    partition_count: int = 1
 
 
 _COMPUTED: Final[Mapping[str, Callable[[Computed], str]]] = {
@@ -320,7 +318,8 @@ def shown_attributes(
     for name in asked:
         if name not in RULES and name not in _COMPUTED and name != "All":
             raise unknown_attribute(name)
-    everything = _shown_settings(stored) | {name: of(computed) for name, of in _COMPUTED.items()}
+    settings = _shown_settings(_with_partitions(stored, computed.partition_count))
+    everything = settings | {name: of(computed) for name, of in _COMPUTED.items()}
     wanted = set(asked)
     if "All" in wanted:
         wanted |= {name for name in everything if name in stored or name not in _EXTENSIONS}
@@ -336,7 +335,12 @@ def _shown_settings(stored: Mapping[str, str]) -> dict[str, str]:
     return shown
 
 
+def _with_partitions(stored: Mapping[str, str], partition_count: int) -> dict[str, str]:
+    """A count that nobody named is not stored among the attributes, yet the queue has one."""
+    return {PARTITION_COUNT: str(partition_count), **stored}
+
+
 def _has_meaning(rule: Rule, stored: Mapping[str, str]) -> bool:
     if rule.name == "KmsDataKeyReusePeriodSeconds":
         return "KmsMasterKeyId" in stored
-    return not rule.is_fifo_only or _is_fifo(stored)
+    return not rule.is_fifo_only or is_fifo_queue(stored)

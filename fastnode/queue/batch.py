@@ -19,13 +19,15 @@ from fastnode.queue.api import (
 )
 from fastnode.queue.attributes import QueueSettings
 from fastnode.queue.characters import is_batch_entry_id
-from fastnode.queue.errors import SqsError, missing_parameter, sqs_error
+from fastnode.queue.errors import SqsError, invalid_parameter, missing_parameter, sqs_error
 from fastnode.queue.validate import (
     CHANGE_ENTRIES,
     SEND_ENTRIES,
     ValidChange,
     ValidSend,
     change_message_visibility,
+    check_fifo_entry,
+    check_fifo_ids,
     delete_message,
     message_size,
     send_message,
@@ -53,7 +55,10 @@ def send_message_batch(
 ) -> tuple[list[tuple[str, ValidSend]], list[BatchResultErrorEntry]]:
     """The messages to store, each with its entry's id, and the refusals; both in entry order."""
     entries = _checked_entries(request.entries, "SendMessageBatchRequestEntry")
-    _check_total_size(entries)
+    if settings.is_fifo:
+        _check_fifo(entries, settings)
+    else:
+        _check_total_size(entries)
     accepted: list[tuple[str, ValidSend]] = []
     refused: list[BatchResultErrorEntry] = []
     for entry, wording in zip(entries, SEND_ENTRIES, strict=False):
@@ -124,6 +129,19 @@ def _check_total_size(entries: Sequence[SendMessageBatchRequestEntry]) -> None:
     if total > MESSAGE_BYTES_MAX:
         text = f"Batch requests cannot be longer than {MESSAGE_BYTES_MAX} bytes."
         raise sqs_error("BatchRequestTooLong", f"{text} You have sent {total} bytes.")
+
+
+def _check_fifo(entries: Sequence[SendMessageBatchRequestEntry], settings: QueueSettings) -> None:
+    """What else fails a request as a whole on a FIFO queue, before and after the total size."""
+    for entry in entries:
+        try:
+            check_fifo_ids(entry, settings)
+        except SqsError as error:
+            # As recorded: what a single send calls missing is an invalid parameter of a batch.
+            raise invalid_parameter(error.message) from None
+    _check_total_size(entries)
+    for entry in entries:
+        check_fifo_entry(entry, settings)
 
 
 def _each(

@@ -1,10 +1,11 @@
 """DeleteMessage and DeleteMessageBatch. On a standard queue any genuine handle of a message removes
-it.
+it; on a FIFO queue only one that is still good.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 
 from fastnode import native
+from fastnode.native import MessageState
 from fastnode.queue import batch, validate
 from fastnode.queue.api import (
     BatchResultErrorEntry,
@@ -14,10 +15,12 @@ from fastnode.queue.api import (
     DeleteMessageRequest,
 )
 from fastnode.queue.caller import Call
-from fastnode.queue.errors import SqsError
+from fastnode.queue.errors import SqsError, receipt_handle_expired
+from fastnode.queue.live import LiveQueue
 from fastnode.queue.plans import plan_removal
 from fastnode.queue.receipt import Delivery, open_receipt
 from fastnode.queue.service import Service
+from fastnode.store.txn import Txn
 
 
 async def delete_message(service: Service, call: Call, request: DeleteMessageRequest) -> None:
@@ -25,54 +28,82 @@ async def delete_message(service: Service, call: Call, request: DeleteMessageReq
     if queue.throttle is not None:
         queue.throttle.charge_receive(1, queue.group.now() >> 16)
     delivery = open_receipt(queue, validate.delete_message(request))
-    await _delete(service, call, request.queue_url, (delivery,))
+    for error in (await _delete(service, call, request.queue_url, (delivery,))).values():
+        raise error
 
 
 async def delete_message_batch(
     service: Service, call: Call, request: DeleteMessageBatchRequest
 ) -> DeleteMessageBatchResponse:
     queue = await service.queue(call, request.queue_url)
-    deliveries: list[Delivery] = []
-    response = DeleteMessageBatchResponse([], [])
+    refusals: dict[str, BatchResultErrorEntry] = {}
+    opened: dict[str, Delivery] = {}
     entries = batch.delete_message_batch(request)
     if queue.throttle is not None:
         queue.throttle.charge_receive(len(entries), queue.group.now() >> 16)
     for entry_id, handle in entries:
         if isinstance(handle, BatchResultErrorEntry):
-            response.failed.append(handle)
+            refusals[entry_id] = handle
             continue
         try:
-            deliveries.append(open_receipt(queue, handle))
+            opened[entry_id] = open_receipt(queue, handle)
         except SqsError as error:
-            response.failed.append(batch.failed_entry(entry_id, error))
-        else:
-            response.successful.append(DeleteMessageBatchResultEntry(entry_id))
-    await _delete(service, call, request.queue_url, deliveries)
-    return response
+            refusals[entry_id] = batch.failed_entry(entry_id, error)
+    errors = await _delete(service, call, request.queue_url, tuple(opened.values()))
+    for entry_id, delivery in opened.items():
+        if delivery.handle in errors:
+            refusals[entry_id] = batch.failed_entry(entry_id, errors[delivery.handle])
+    return DeleteMessageBatchResponse(
+        [DeleteMessageBatchResultEntry(i) for i, _ in entries if i not in refusals],
+        [refusals[i] for i, _ in entries if i in refusals],
+    )
 
 
 async def _delete(
-    service: Service, call: Call, queue_url: str | None, deliveries: Iterable[Delivery]
-) -> None:
-    """What is already gone counts as deleted; a handle from before a purge names nothing."""
+    service: Service, call: Call, queue_url: str | None, deliveries: Sequence[Delivery]
+) -> dict[str, SqsError]:
+    """What is already gone counts as deleted; a handle from before a purge names nothing. Returns
+    the handles that are no longer good.
+    """
     while True:
         queue = await service.queue(call, queue_url)
-        positions = dict.fromkeys(
-            delivery.position for delivery in deliveries if delivery.generation == queue.generation
-        )
+        current = [one for one in deliveries if one.generation == queue.generation]
+        positions = dict.fromkeys(delivery.position for delivery in current)
         keys = [queue.messages.state_key(position) for position in positions]
         blocked = queue.group.latches.wait_for(keys)
         if blocked is None:
             break
         await blocked
     states = queue.group.get_many(keys) if keys else []
-    found = [(p, state) for p, state in zip(positions, states, strict=True) if state is not None]
+    found = {
+        position: native.decode_state(state)
+        for position, state in zip(positions, states, strict=True)
+        if state is not None
+    }
     if not found:
-        return
+        return {}
     txn = queue.group.begin(service.new_request())
+    errors: dict[str, SqsError] = {}
+    if queue.settings.is_fifo:
+        over = [one for one in current if _is_over(one, found, txn.commit_ts)]
+        errors = {delivery.handle: receipt_handle_expired(delivery.handle) for delivery in over}
+        good = {one.position for one in current if one.handle not in errors}
+        found = {position: state for position, state in found.items() if position in good}
+    if found:
+        await _remove(queue, txn, found)
+    return errors
+
+
+def _is_over(delivery: Delivery, found: Mapping[int, MessageState], now: int) -> bool:
+    state = found.get(delivery.position)
+    return state is not None and delivery.is_over(state, now)
+
+
+async def _remove(queue: LiveQueue, txn: Txn, found: Mapping[int, MessageState]) -> None:
     txn.check(queue.keys.generation)
-    for position, state in found:
-        plan_removal(queue, txn, position, native.decode_state(state), queue.arrival_at(position))
+    for position, state in found.items():
+        plan_removal(queue, txn, position, state, queue.indexed_record(position))
     await queue.group.submit(txn)
-    for position, _ in found:
+    for position in found:
         queue.removed(position)
+    queue.applied(txn)

@@ -1,6 +1,8 @@
-"""The MD5 digests that clients verify: of a body, and of a set of message attributes. Pure.
+"""The digests of messages. Pure.
 
-MD5 is the API's checksum against corruption on the way, not a protection against anybody.
+Clients verify the MD5 digests of a body and of a set of message attributes. MD5 is the API's
+checksum against corruption on the way, not a protection against anybody. A FIFO queue may tell
+messages apart by a hash of their bodies; that one is SHA-256.
 """
 
 import hashlib
@@ -15,6 +17,11 @@ _BY_NAME = itemgetter(0)
 
 def body_md5(body: bytes) -> str:
     return hashlib.md5(body, usedforsecurity=False).hexdigest()
+
+
+def content_deduplication_id(body: bytes) -> str:
+    """The deduplication id of a message whose sender gave none."""
+    return hashlib.sha256(body).hexdigest()
 
 
 def attributes_md5(attributes: Sequence[Attribute]) -> str | None:

@@ -197,10 +197,6 @@ def unsupported_operation(text: str) -> SqsError:
     return sqs_error("UnsupportedOperation", text)
 
 
-def not_in_this_version(name: str) -> SqsError:
-    return unsupported_operation(f"{name} is not supported by this version.")
-
-
 def serialization_error(text: str) -> SqsError:
     return sqs_error("SerializationException", text)
 
@@ -231,6 +227,11 @@ def message_not_changeable(receipt_handle: str) -> SqsError:
     """ChangeMessageVisibility on a message that is deleted, expired or purged."""
     reason = "Message does not exist or is not available for visibility timeout change."
     return invalid_value(receipt_handle, "ReceiptHandle", reason)
+
+
+def receipt_handle_expired(receipt_handle: str) -> SqsError:
+    """On a FIFO queue a handle is good for as long as its message is invisible."""
+    return invalid_value(receipt_handle, "ReceiptHandle", "The receipt handle has expired.")
 
 
 def visibility_beyond_limit(visibility_timeout: int) -> SqsError:

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from fastnode import native
-from fastnode.native import MESSAGE_MOVED, MessageRecord, PlannedSend
+from fastnode.native import MESSAGE_MOVED, PlannedSend
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.message_attributes import Moved, decode_extras, encode_extras
 from fastnode.queue.outbox import Letter, Numbered, Queues
-from fastnode.queue.plans import plan_arrival_rows
+from fastnode.queue.plans import plan_index_rows
 from fastnode.queue.queue_url import build_arn
 from fastnode.queue.redrive_policy import allows
 from fastnode.store.group import Group
@@ -53,6 +53,7 @@ async def deliver(
     await group.submit(txn)
     for target, planned in arrivals:
         target.arrived((planned,))
+        target.applied(txn)
     return refused | refusals
 
 
@@ -124,10 +125,15 @@ def _plan_arrival(queue: LiveQueue, txn: Txn, entry: int, letter: Letter) -> Pla
         extras = replace(extras, moved=_moved(letter, extras.moved))
         new = old._replace(flags=MESSAGE_MOVED)
         txn.add(queue.messages.arrived, 1)
-        plan_arrival_rows(queue, txn, position, new)
-    record = _encode(new._replace(extras=encode_extras(extras)))
+    if queue.settings.is_fifo:
+        # Its time begins anew, and no two dead letters may be taken for one message.
+        extras = replace(extras, deduplication_id=native.message_id_text(new.message_id))
+        new = new._replace(sent_ms=txn.commit_ts >> 16)
+    new = new._replace(extras=encode_extras(extras))
+    record = native.encode_message(*new)
     txn.check(queue.keys.generation)
     txn.put_fresh(queue.messages.data_key(position), record)
+    plan_index_rows(queue, txn, position, new)
     txn.add(queue.messages.total, 1)
     return PlannedSend(native.message_id_text(new.message_id), new.body_md5.hex(), position, record)
 
@@ -139,7 +145,3 @@ def _moved(letter: Letter, before: Moved | None) -> Moved:
         return replace(before, source_arn=arn) if before else Moved(arn, 0, 0)
     state = native.decode_state(letter.state)
     return Moved(arn, state.receive_count, state.first_receive_ms)
-
-
-def _encode(record: MessageRecord) -> bytes:
-    return native.encode_message(*record)

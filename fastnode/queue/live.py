@@ -20,6 +20,7 @@ from fastnode.queue.waiting import Waiting
 from fastnode.store.group import Group
 from fastnode.store.keyspace import MessageKeys, QueueKeys
 from fastnode.store.records import QueueRecord
+from fastnode.store.txn import Txn
 
 TIMER_DELAYED: Final = b"\x00"
 TIMER_RECEIVED: Final = b"\x01"
@@ -119,6 +120,11 @@ class LiveQueue:
     def is_idle(self) -> bool:
         return not self.waiters and not self.waiting.has_claims
 
+    @property
+    def delay(self) -> int:
+        """The queue's own delay, in the clock's unit."""
+        return self.settings.delay_seconds * 1000 << 16
+
     # --- choosing ----------------------------------------------------------------------------
 
     def choose(self, limit: int, now: int, receives_max: int = 0) -> Choice:
@@ -150,6 +156,9 @@ class LiveQueue:
         for taken in claimed:
             if taken.state is not None:
                 self.timers.put_back(taken.position, was_received=taken.state.nonce > 0)
+
+    def settled(self, choice: Choice) -> None:
+        """The receive is through; what it did to each message was reported before."""
 
     def has_available(self) -> bool:
         return self.timers.has_due or self.waiting.has_messages
@@ -245,6 +254,9 @@ class LiveQueue:
     def removed(self, position: int) -> None:
         self.timers.forget(position)
 
+    def applied(self, txn: Txn) -> None:
+        """A transaction that may have changed what is deliverable is through."""
+
     def arrived(self, messages: Iterable[PlannedSend]) -> None:
         """Messages came from another queue."""
         self._has_arrivals = True
@@ -267,8 +279,10 @@ class LiveQueue:
         is_own = record is not None and native.decode_message(record).message_id == message_id
         return position if is_own else NO_POSITION
 
-    def arrival_at(self, position: int) -> MessageRecord | None:
-        """The message there, if it came from another queue and has rows that others lack."""
+    def indexed_record(self, position: int) -> MessageRecord | None:
+        """The message there, if it has rows that are found by its content: it came from another
+        queue.
+        """
         stored = self.group.get(self.messages.data_key(position)) if self._has_arrivals else None
         record = None if stored is None else native.decode_message(stored)
         return record if record is not None and record.flags & MESSAGE_MOVED else None
@@ -284,16 +298,24 @@ class LiveQueue:
         now = self.group.now()
         self._catch_up(now)
         self.waiters.expire(now >> 16)
-        if self.timers.has_due:
+        if self._is_due(now):
             self.waiters.wake_one()
         self._set_alarm(now)
+
+    def _is_due(self, _now: int) -> bool:
+        """Whether time alone has made a message available."""
+        return self.timers.has_due
+
+    def _next_at(self) -> int | None:
+        """When time alone will."""
+        return self.timers.next_at()
 
     def _set_alarm(self, now: int) -> None:
         deadline_ms = self.waiters.next_deadline_ms()
         if deadline_ms is None:
             self._alarm.clear()
             return
-        next_at = self.timers.next_at()
+        next_at = self._next_at()
         if next_at is not None:
             # A timer is due once the clock has passed its counter bits too: the millisecond after.
             deadline_ms = min(deadline_ms, (next_at >> 16) + 1)

@@ -65,6 +65,7 @@ class MessageExtras(Struct, frozen=True, array_like=True, gc=False):
     trace_header: str | None = None
     attributes: tuple[Attribute, ...] = ()
     moved: Moved | None = None
+    deduplication_id: str | None = None
 
 
 NO_EXTRAS: Final = MessageExtras()

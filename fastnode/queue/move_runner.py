@@ -200,6 +200,7 @@ class _Runner:
                 queue.waiting.settle(claimed)
         for taken in choice.all:
             queue.removed(taken.position)
+        queue.settled(choice)
         for letter in posted:
             await self._outbox.settled(letter)
         return count * 1000 // task.rate if task.rate else 0

@@ -205,6 +205,7 @@ class _Carrier:
         await group.submit(txn)
         for queue, timer in timers:
             queue.scheduled(timer)
+            queue.applied(txn)
 
     async def _sources(self, returned: Sequence[Letter]) -> dict[bytes, LiveQueue | None]:
         """The queues that letters go back to, once nobody changes them or their tasks."""

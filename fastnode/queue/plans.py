@@ -32,6 +32,10 @@ def plan_removal(
     if record is not None and record.flags & MESSAGE_MOVED:
         txn.delete_fresh(keys.id_key(record.message_id))
         txn.delete_fresh(keys.age_key(record.sent_ms, position))
+    if queue.settings.is_fifo:
+        assert record is not None, "a message group is found by its messages' records"
+        txn.delete_fresh(keys.group_key(group_of(record), position))
+        plan_touch(queue, txn, record)
 
 
 def plan_claim(queue: LiveQueue, txn: Txn, choice: Choice) -> int | None:
@@ -61,8 +65,7 @@ def plan_return(
     txn.put_fresh(keys.timer_key(now, position), TIMER_RECEIVED if was_received else TIMER_DELAYED)
     txn.add(keys.total, 1)
     txn.add(keys.in_flight if was_received else keys.delayed, 1)
-    if record.flags & MESSAGE_MOVED:
-        plan_arrival_rows(queue, txn, position, record)
+    plan_index_rows(queue, txn, position, record)
     return Timer(now, position, was_received)
 
 
@@ -73,8 +76,28 @@ def unreceived_state(record: MessageRecord) -> MessageState:
     return MessageState(0, count, 0, first_receive_ms)
 
 
-def plan_arrival_rows(queue: LiveQueue, txn: Txn, position: int, record: MessageRecord) -> None:
-    """How a message that kept its id is found by it, and by its age."""
-    keys = queue.messages
-    txn.put_fresh(keys.id_key(record.message_id), encode_position(position))
-    txn.put_fresh(keys.age_key(record.sent_ms, position), b"")
+def plan_index_rows(queue: LiveQueue, txn: Txn, position: int, record: MessageRecord) -> None:
+    """How a message is found by its content: by its group, and, if it kept the id that it had in
+    another queue, by that and by its age.
+    """
+    keys, is_fifo = queue.messages, queue.settings.is_fifo
+    if record.flags & MESSAGE_MOVED:
+        txn.put_fresh(keys.id_key(record.message_id), encode_position(position))
+        # In a FIFO queue a message is as old as its position says: its time began anew.
+        if not is_fifo:
+            txn.put_fresh(keys.age_key(record.sent_ms, position), b"")
+    if is_fifo:
+        txn.put_fresh(keys.group_key(group_of(record), position), b"")
+        plan_touch(queue, txn, record)
+
+
+def plan_touch(queue: LiveQueue, txn: Txn, record: MessageRecord) -> None:
+    """The state of a message has changed, and with it, perhaps, what its group can deliver."""
+    if queue.settings.is_fifo:
+        txn.touch(queue.messages.head_key(group_of(record)))
+
+
+def group_of(record: MessageRecord) -> str:
+    group_id = decode_extras(record.extras).group_id
+    assert group_id is not None, "a message of a FIFO queue has a group"
+    return group_id

@@ -38,6 +38,7 @@ from fastnode.queue.errors import (
     queue_name_exists,
     queue_not_accessible,
 )
+from fastnode.queue.fifo_attributes import deduplicates_per_group
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.names_page import names_page
 from fastnode.queue.policy_access import has_access
@@ -73,7 +74,8 @@ async def ensure_queue(service: Service, account: str, region: str, valid: Valid
         await blocked
     existing = service.find(account, region, valid.name)
     if existing is not None:
-        differing = differing_attribute(existing.record.attributes, valid.supplied)
+        record = existing.record
+        differing = differing_attribute(record.attributes, valid.supplied, record.partition_count)
         if differing is not None:
             raise queue_name_exists(differing)
         return
@@ -105,6 +107,7 @@ def _new_record(
         partition_count=1,
         attributes=attributes,
         tags=dict(tags),
+        dedup_per_group=deduplicates_per_group(attributes),
     )
 
 
@@ -171,6 +174,7 @@ async def get_queue_attributes(
         visible=counts.visible,
         in_flight=counts.in_flight,
         delayed=counts.delayed,
+        partition_count=record.partition_count,
     )
     return GetQueueAttributesResponse(
         shown_attributes(request.attribute_names, record.attributes, computed)
@@ -182,7 +186,7 @@ async def set_queue_attributes(
 ) -> None:
     queue = await unchanging_queue(service, call, request.queue_url)
     changes = request.attributes or {}
-    attributes = parse_set(queue.record.attributes, changes)
+    attributes = parse_set(queue.record.attributes, changes, queue.record.partition_count)
     settings = settings_of(attributes)
     check_redrive(service, queue.keys, changes.get("RedrivePolicy"), settings)
     txn = queue.group.begin(service.new_request())

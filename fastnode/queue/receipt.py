@@ -3,17 +3,28 @@
 from typing import NamedTuple
 
 from fastnode import native
+from fastnode.native import MessageState
 from fastnode.queue.errors import receipt_handle_is_invalid
 from fastnode.queue.live import LiveQueue
 
 
 class Delivery(NamedTuple):
-    """Which message a handle names, and when it was handed out (milliseconds)."""
+    """Which message a handle names, and the receive that handed it out."""
 
     handle: str
     generation: int
     position: int
-    received_ms: int
+    nonce: int
+
+    @property
+    def received_ms(self) -> int:
+        return self.nonce >> 16
+
+    def is_over(self, state: MessageState, now: int) -> bool:
+        """Whether the message is visible again, or in other hands. On a standard queue that does
+        not matter.
+        """
+        return state.nonce != self.nonce or state.visible_at <= now
 
 
 def open_receipt(queue: LiveQueue, handle: str) -> Delivery:
@@ -27,4 +38,4 @@ def open_receipt(queue: LiveQueue, handle: str) -> Delivery:
     if not native.receipt_is_genuine(queue.record.secret, receipt):
         raise receipt_handle_is_invalid(handle)
     position = queue.position_of(receipt.message_id)
-    return Delivery(handle, receipt.generation, position, receipt.nonce >> 16)
+    return Delivery(handle, receipt.generation, position, receipt.nonce)

@@ -6,11 +6,12 @@ from typing import Final, NamedTuple
 from fastnode import config, native
 from fastnode.errors import OperationError
 from fastnode.native import MessageState
-from fastnode.queue import dead_letters, validate
+from fastnode.queue import attempts, dead_letters, validate
 from fastnode.queue.api import Message, ReceiveMessageRequest, ReceiveMessageResponse
 from fastnode.queue.caller import Call
 from fastnode.queue.digest import attributes_md5
 from fastnode.queue.errors import too_many_in_flight
+from fastnode.queue.fifo_send import sequence_number
 from fastnode.queue.live import TIMER_RECEIVED, Choice, LiveQueue, Taken
 from fastnode.queue.message_attributes import (
     TRACE_HEADER,
@@ -18,7 +19,7 @@ from fastnode.queue.message_attributes import (
     decode_extras,
     wire_values,
 )
-from fastnode.queue.plans import plan_claim, plan_removal, unreceived_state
+from fastnode.queue.plans import plan_claim, plan_removal, plan_touch, unreceived_state
 from fastnode.queue.service import Service
 from fastnode.queue.timers import Timer
 from fastnode.queue.validate import ValidReceive
@@ -47,6 +48,13 @@ async def receive_message(
         queue.throttle.charge_receive(1, queue.group.now() >> 16)
     valid = validate.receive_message(request, queue.settings)
     deadline_ms = (queue.group.now() >> 16) + valid.wait_seconds * 1000
+    if valid.attempt_id is not None:
+        again = await attempts.redeliver(
+            service, queue, valid.attempt_id, valid.visibility_timeout_ms
+        )
+        if again is not None:
+            received = _Received(queue, queue.generation, *again, is_cut_short=False)
+            return _answers(received, valid)
     passes_left = _PASSES_MAX
     while not call.is_gone:
         received = await _receive_now(service, queue, valid)
@@ -81,17 +89,17 @@ async def _wait(queue: LiveQueue, call: Call, deadline_ms: int) -> bool:
 async def _receive_now(service: Service, queue: LiveQueue, valid: ValidReceive) -> _Received:
     group, keys, generation = queue.group, queue.messages, queue.generation
     txn = group.begin(service.new_request())
-    if group.counter(keys.in_flight) >= config.IN_FLIGHT_MESSAGES_MAX:
-        _check_in_flight(queue, txn.commit_ts, valid)
+    if group.counter(keys.in_flight) >= config.IN_FLIGHT_MESSAGES_MAX and _is_full(
+        queue, txn.commit_ts, valid
+    ):
+        return _Received(queue, generation, [], [], False)
     dead = dead_letters.destination(service, queue)
     choice = queue.choose(valid.messages_max, txn.commit_ts, dead.receives_max if dead else 0)
     if not choice.all:
         return _Received(queue, generation, [], [], False)
-    states = [_plan(queue, txn, taken, valid) for taken in choice.messages]
-    for taken in choice.expired:
-        plan_removal(queue, txn, taken.position, taken.state, taken.record)
+    states = _plan_deliveries(queue, txn, choice, valid)
     letter = dead_letters.plan(queue, dead, txn, choice.dead) if dead else None
-    claimed = _plan_counts(queue, txn, choice)
+    claimed = plan_claim(queue, txn, choice)
     outcome = group.submit(txn)
     # Only now: whoever is woken plans at once, and its transaction must come after this one.
     if queue.waiters and queue.has_available():
@@ -108,15 +116,19 @@ async def _receive_now(service: Service, queue: LiveQueue, valid: ValidReceive) 
         queue.scheduled(Timer(state.visible_at, taken.position, True))
     for taken in (*choice.expired, *choice.dead):
         queue.removed(taken.position)
+    queue.settled(choice)
     if letter is not None:
         # Whoever finds nothing here will look for it there.
         await service.outbox.settled(letter)
     return _Received(queue, generation, choice.messages, states, choice.is_cut_short)
 
 
-def _check_in_flight(queue: LiveQueue, now: int, valid: ValidReceive) -> None:
-    if queue.counts(now).in_flight >= config.IN_FLIGHT_MESSAGES_MAX and not valid.wait_seconds:
+def _is_full(queue: LiveQueue, now: int, valid: ValidReceive) -> bool:
+    """True if nothing may be taken now; whoever asks a standard queue in vain is told so."""
+    is_full = queue.counts(now).in_flight >= config.IN_FLIGHT_MESSAGES_MAX
+    if is_full and not valid.wait_seconds and not queue.settings.is_fifo:
         raise too_many_in_flight()
+    return is_full
 
 
 def _plan(queue: LiveQueue, txn: Txn, taken: Taken, valid: ValidReceive) -> MessageState:
@@ -129,18 +141,25 @@ def _plan(queue: LiveQueue, txn: Txn, taken: Taken, valid: ValidReceive) -> Mess
     state = MessageState(now, old.receive_count + 1, visible_at, first_receive_ms)
     txn.put(keys.state_key(taken.position), native.encode_state(*state))
     txn.put_fresh(keys.timer_key(visible_at, taken.position), TIMER_RECEIVED)
+    plan_touch(queue, txn, taken.record)
     return state
 
 
-def _plan_counts(queue: LiveQueue, txn: Txn, choice: Choice) -> int | None:
-    """Counters and the low-water mark; the claim to settle when the transaction is through."""
+def _plan_deliveries(
+    queue: LiveQueue, txn: Txn, choice: Choice, valid: ValidReceive
+) -> list[MessageState]:
+    states = [_plan(queue, txn, taken, valid) for taken in choice.messages]
+    for taken in choice.expired:
+        plan_removal(queue, txn, taken.position, taken.state, taken.record)
     received = [taken for taken in choice.messages if taken.state is None or not taken.state.nonce]
     delayed = sum(1 for taken in received if taken.state is not None)
     if received:
         txn.add(queue.messages.in_flight, len(received))
     if delayed:
         txn.add(queue.messages.delayed, -delayed)
-    return plan_claim(queue, txn, choice)
+    if valid.attempt_id is not None and states:
+        attempts.plan(queue, txn, valid.attempt_id, choice.messages, states[0].visible_at)
+    return states
 
 
 # --- a client that is gone ---------------------------------------------------------------------
@@ -151,8 +170,7 @@ async def _handed_over(
 ) -> ReceiveMessageResponse:
     """The answer; or, when nobody is left to read it, the messages are available again."""
     if not call.is_gone:
-        pairs = zip(received.messages, received.states, strict=True)
-        return ReceiveMessageResponse([_answer(received.queue, valid, *pair) for pair in pairs])
+        return _answers(received, valid)
     await _give_back(service, received)
     return EMPTY
 
@@ -177,6 +195,7 @@ async def _give_back(service: Service, received: _Received) -> None:
     await group.submit(txn)
     for taken, _ in untouched:
         queue.scheduled(Timer(txn.commit_ts, taken.position, True))
+    queue.applied(txn)
 
 
 def _plan_give_back(queue: LiveQueue, txn: Txn, taken: Taken, state: MessageState) -> None:
@@ -188,9 +207,15 @@ def _plan_give_back(queue: LiveQueue, txn: Txn, taken: Taken, state: MessageStat
     txn.put(keys.state_key(taken.position), native.encode_state(*new))
     txn.delete_fresh(keys.timer_key(state.visible_at, taken.position))
     txn.put_fresh(keys.timer_key(now, taken.position), TIMER_RECEIVED)
+    plan_touch(queue, txn, taken.record)
 
 
 # --- the answer ------------------------------------------------------------------------------
+
+
+def _answers(received: _Received, valid: ValidReceive) -> ReceiveMessageResponse:
+    pairs = zip(received.messages, received.states, strict=True)
+    return ReceiveMessageResponse([_answer(received.queue, valid, *pair) for pair in pairs])
 
 
 def _answer(queue: LiveQueue, valid: ValidReceive, taken: Taken, state: MessageState) -> Message:
@@ -210,6 +235,11 @@ def _answer(queue: LiveQueue, valid: ValidReceive, taken: Taken, state: MessageS
     )
 
 
+def _sequence_number(taken: Taken, extras: MessageExtras) -> str | None:
+    """Only messages of a FIFO queue are deduplicated, and only they are numbered."""
+    return None if extras.deduplication_id is None else sequence_number(taken.position)
+
+
 def _source_arn(extras: MessageExtras) -> str | None:
     return extras.moved.source_arn if extras.moved else None
 
@@ -221,6 +251,8 @@ _SYSTEM_VALUES: Final[dict[str, _SystemValue]] = {
     "ApproximateReceiveCount": lambda _taken, state, _extras: str(state.receive_count),
     "ApproximateFirstReceiveTimestamp": lambda _taken, state, _extras: str(state.first_receive_ms),
     "MessageGroupId": lambda _taken, _state, extras: extras.group_id,
+    "MessageDeduplicationId": lambda _taken, _state, extras: extras.deduplication_id,
+    "SequenceNumber": lambda taken, _state, extras: _sequence_number(taken, extras),
     "DeadLetterQueueSourceArn": lambda _taken, _state, extras: _source_arn(extras),
     TRACE_HEADER: lambda _taken, _state, extras: extras.trace_header,
 }

@@ -31,6 +31,7 @@ from fastnode import config, native
 from fastnode.errors import OperationError
 from fastnode.flow import start
 from fastnode.queue.attributes import settings_of
+from fastnode.queue.fifo_sweep import has_stale_rows, sweep_stale_rows
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.long_poll import Alarm
 from fastnode.queue.plans import plan_removal
@@ -104,8 +105,11 @@ class Sweeper:
         begin = self._live_at if self._live_at < len(live) else 0
         self._live_at = begin + config.SWEEP_LIVE_QUEUES
         for queue in live[begin : self._live_at]:
-            if has_expired(
+            is_behind = has_expired(
                 queue.group, queue.messages, queue.settings.retention_ms, queue.swept_to
+            )
+            if is_behind or (
+                queue.settings.is_fifo and has_stale_rows(queue.group, queue.messages)
             ):
                 yield queue.account, queue.region, queue.name
 
@@ -126,8 +130,11 @@ class Sweeper:
 def _behind_among(group: Group, rows: Sequence[tuple[bytes, bytes]]) -> Iterator[QueueName]:
     for key, stored in rows:
         name = native.split_queue_segment(key[len(native.FAMILY_META) :])
-        retention_ms = settings_of(decode_queue(stored).attributes).retention_ms
-        if has_expired(group, _current_keys(group, name), retention_ms):
+        settings = settings_of(decode_queue(stored).attributes)
+        keys = _current_keys(group, name)
+        if has_expired(group, keys, settings.retention_ms) or (
+            settings.is_fifo and has_stale_rows(group, keys)
+        ):
             yield name
 
 
@@ -167,7 +174,8 @@ def _sent_before_ms(now: int, retention_ms: int) -> int:
 async def _has_more(service: Service, queue: LiveQueue) -> bool:
     """Remove what one transaction may; whether the queue should have another turn soon."""
     try:
-        return await sweep(service, queue)
+        has_more = queue.settings.is_fifo and await sweep_stale_rows(service, queue)
+        return await sweep(service, queue) or has_more
     except OperationError:
         # Whatever stands in the way, the rotation comes by again.
         return False
@@ -189,6 +197,7 @@ async def sweep(service: Service, queue: LiveQueue) -> bool:
     await _submit(queue, txn, unreceived, expired.through)
     for position in free:
         queue.removed(position)
+    queue.applied(txn)
     if expired.through:
         held = set(expired.positions).difference(free)
         queue.swept_to = min(held, default=expired.through)
@@ -201,7 +210,7 @@ def _plan(queue: LiveQueue, txn: Txn, positions: Sequence[int]) -> list[int]:
     txn.check(queue.keys.generation)
     for position, stored in zip(positions, states, strict=True):
         state = None if stored is None else native.decode_state(stored)
-        plan_removal(queue, txn, position, state, queue.arrival_at(position))
+        plan_removal(queue, txn, position, state, queue.indexed_record(position))
     return [position for position, state in zip(positions, states, strict=True) if state is None]
 
 

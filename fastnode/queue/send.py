@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fastnode import native
 from fastnode.flow import Suspension
 from fastnode.native import MESSAGE_DELAYED, PlannedSend
-from fastnode.queue import batch, validate
+from fastnode.queue import batch, fifo_send, validate
 from fastnode.queue.api import (
     SendMessageBatchRequest,
     SendMessageBatchResponse,
@@ -32,6 +32,15 @@ async def send_message(
     if queue.throttle is not None:
         queue.throttle.charge_send(1, queue.group.now() >> 16)
     valid = validate.send_message(request, queue.settings, call.trace_header)
+    if queue.settings.is_fifo:
+        (sent,) = await fifo_send.store(service, queue, call.caller.sender_id, (valid,))
+        return SendMessageResponse(
+            sent.message_id,
+            sent.body_md5,
+            attributes_md5(valid.extras.attributes),
+            attributes_md5(valid.system_attributes),
+            sent.sequence_number,
+        )
     (stored,) = await _store(service, queue, call, (valid,))
     return SendMessageResponse(
         stored.message_id,
@@ -48,9 +57,9 @@ async def send_message_batch(
     accepted, failed = batch.send_message_batch(request, queue.settings, call.trace_header)
     if queue.throttle is not None:
         queue.throttle.charge_send(len(accepted) + len(failed), queue.group.now() >> 16)
-    stored: Sequence[PlannedSend] = ()
+    stored: Sequence[PlannedSend | fifo_send.Sent] = ()
     if accepted:
-        stored = await _store(service, queue, call, [valid for _, valid in accepted])
+        stored = await _stored(service, queue, call, [valid for _, valid in accepted])
     successful = [
         _result(entry_id, valid, message)
         for (entry_id, valid), message in zip(accepted, stored, strict=True)
@@ -58,9 +67,20 @@ async def send_message_batch(
     return SendMessageBatchResponse(successful, failed)
 
 
-def _result(entry_id: str, valid: ValidSend, stored: PlannedSend) -> SendMessageBatchResultEntry:
+async def _stored(
+    service: Service, queue: LiveQueue, call: Call, messages: Sequence[ValidSend]
+) -> Sequence[PlannedSend | fifo_send.Sent]:
+    if queue.settings.is_fifo:
+        return await fifo_send.store(service, queue, call.caller.sender_id, messages)
+    return await _store(service, queue, call, messages)
+
+
+def _result(
+    entry_id: str, valid: ValidSend, stored: PlannedSend | fifo_send.Sent
+) -> SendMessageBatchResultEntry:
     attributes = valid.extras.attributes
-    if not attributes and not valid.system_attributes:
+    number = stored.sequence_number if isinstance(stored, fifo_send.Sent) else None
+    if not attributes and not valid.system_attributes and number is None:
         return SendMessageBatchResultEntry(entry_id, stored.message_id, stored.body_md5)
     return SendMessageBatchResultEntry(
         entry_id,
@@ -68,6 +88,7 @@ def _result(entry_id: str, valid: ValidSend, stored: PlannedSend) -> SendMessage
         stored.body_md5,
         attributes_md5(attributes),
         attributes_md5(valid.system_attributes),
+        number,
     )
 
 

@@ -5,8 +5,10 @@ from weakref import WeakValueDictionary
 
 from fastnode import config, native
 from fastnode.clock import IdSource
+from fastnode.queue.attributes import is_fifo_queue
 from fastnode.queue.caller import Call, Caller
 from fastnode.queue.errors import queue_does_not_exist
+from fastnode.queue.fifo_live import FifoQueue
 from fastnode.queue.inbox import deliver
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.long_poll import Alarm
@@ -154,7 +156,9 @@ class Service:
         if len(self._live) >= config.LIVE_QUEUES_MAX:
             self._retire_idle()
         generation = self.generation_of(keys).number
-        queue = LiveQueue(group, keys, generation, decode_queue(stored), self.new_alarm())
+        record = decode_queue(stored)
+        kind = FifoQueue if is_fifo_queue(record.attributes) else LiveQueue
+        queue = kind(group, keys, generation, record, self.new_alarm())
         self._live[account, region, name] = queue
         return queue
 

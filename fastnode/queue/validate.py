@@ -29,7 +29,7 @@ from fastnode.queue.api import (
 )
 from fastnode.queue.attributes import QueueSettings
 from fastnode.queue.characters import is_token, utf8_size
-from fastnode.queue.digest import Attribute
+from fastnode.queue.digest import Attribute, content_deduplication_id
 from fastnode.queue.errors import (
     invalid_message_contents,
     invalid_parameter,
@@ -52,6 +52,10 @@ D = TypeVar("D")
 
 # Grammar and full stop as recorded; the batch entry has the sentence without its stop.
 _NOT_FOR_THIS_TYPE: Final = "The request include parameter that is not valid for this queue type"
+_NO_DEDUPLICATION: Final = (
+    "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId "
+    "provided explicitly"
+)
 
 
 # --- SendMessage --------------------------------------------------------------------------------
@@ -61,7 +65,8 @@ class ValidSend(Struct, frozen=True, gc=False):
     """A message as it will be stored, and what its digests are computed from.
 
     `system_attributes` is what the request carried: a trace header that came with the HTTP request
-    is in `extras` too, but not in the digest.
+    is in `extras` too, but not in the digest. For a FIFO queue `extras` has a group id and a
+    deduplication id, and `delay_seconds` is 0: its delay is the queue's, at the time of receiving.
     """
 
     body: bytes
@@ -109,7 +114,7 @@ def send_message(
 ) -> ValidSend:
     """`trace_header` is that of the HTTP request; one in the system attributes beats it."""
     body = encode_text(request.message_body or "")
-    if body and trace_header is None and is_plain(request):
+    if body and trace_header is None and is_plain(request) and not settings.is_fifo:
         size_bytes = len(body)
         if size_bytes <= settings.maximum_message_size:
             return ValidSend(body, NO_EXTRAS, (), settings.delay_seconds, size_bytes)
@@ -134,31 +139,39 @@ def _send_with_extras(
     wording: SendWording,
 ) -> ValidSend:
     body = _checked_body(request, wording)
-    size_bytes = len(body)
-    if request.message_attributes:
-        size_bytes += attributes_size(request.message_attributes)
-    if size_bytes > settings.maximum_message_size:
-        limit = settings.maximum_message_size
-        reason = f"Message must be shorter than {limit} bytes."
-        raise invalid_parameter(f"{wording.size_subject} Reason: {reason}")
-    delay_seconds = settings.delay_seconds
-    if request.delay_seconds is not None:
-        delay_seconds = _bounded(request.delay_seconds, _DELAY, delay_seconds)
-    _check_ids(request, wording)
+    size_bytes = len(body) + attributes_size(request.message_attributes)
+    _check_size(size_bytes, settings, wording)
+    delay_seconds = _checked_delay(request.delay_seconds, settings)
+    deduplication_id = _checked_ids(request, settings, wording, body)
     attributes = parse_attributes(request.message_attributes)
     system_attributes = parse_system_attributes(request.message_system_attributes)
     if system_attributes:
         trace_header = system_attributes[0][2].decode()
-    extras = _extras(request.message_group_id, trace_header, attributes)
+    extras = _extras(request.message_group_id, trace_header, attributes, deduplication_id)
     return ValidSend(body, extras, system_attributes, delay_seconds, size_bytes)
 
 
 def message_size(request: SendMessageRequest | SendMessageBatchRequestEntry) -> int:
     """Bytes of body and attributes, whether or not they are valid."""
-    size = utf8_size(request.message_body or "")
-    return (
-        size + attributes_size(request.message_attributes) if request.message_attributes else size
-    )
+    return utf8_size(request.message_body or "") + attributes_size(request.message_attributes)
+
+
+def check_fifo_ids(
+    request: SendMessageRequest | SendMessageBatchRequestEntry, settings: QueueSettings
+) -> None:
+    """What a FIFO queue must know of every message; an empty id counts as given."""
+    if request.message_group_id is None:
+        raise missing_parameter("MessageGroupId")
+    if request.message_deduplication_id is None and not settings.has_content_based_deduplication:
+        raise invalid_parameter(_NO_DEDUPLICATION)
+
+
+def check_fifo_entry(entry: SendMessageBatchRequestEntry, settings: QueueSettings) -> None:
+    """What fails a whole batch on a FIFO queue, as it would fail a single send."""
+    if not entry.message_body:
+        raise missing_parameter(SINGLE_SEND.body_member)
+    _check_size(message_size(entry), settings, SINGLE_SEND)
+    _checked_delay(entry.delay_seconds, settings)
 
 
 def _checked_body(
@@ -172,16 +185,40 @@ def _checked_body(
     return body
 
 
-def _check_ids(
-    request: SendMessageRequest | SendMessageBatchRequestEntry, wording: SendWording
-) -> None:
-    """An empty id counts as given. A group names a tenant on a standard queue."""
+def _check_size(size_bytes: int, settings: QueueSettings, wording: SendWording) -> None:
+    limit = settings.maximum_message_size
+    if size_bytes > limit:
+        reason = f"Message must be shorter than {limit} bytes."
+        raise invalid_parameter(f"{wording.size_subject} Reason: {reason}")
+
+
+def _checked_delay(seconds: int | None, settings: QueueSettings) -> int:
+    delay_seconds = _bounded(seconds, _DELAY, settings.delay_seconds)
+    if not settings.is_fifo:
+        return delay_seconds
+    if seconds:
+        raise invalid_value(seconds, "DelaySeconds", f"{_NOT_FOR_THIS_TYPE}.")
+    return 0
+
+
+def _checked_ids(
+    request: SendMessageRequest | SendMessageBatchRequestEntry,
+    settings: QueueSettings,
+    wording: SendWording,
+    body: bytes,
+) -> str | None:
+    """The deduplication id, on a FIFO queue. On a standard queue a group names a tenant."""
+    if settings.is_fifo:
+        check_fifo_ids(request, settings)
     if request.message_group_id is not None:
         _check_token("MessageGroupId", request.message_group_id)
     value = request.message_deduplication_id
-    if value is not None:
-        _check_token("MessageDeduplicationId", value)
+    if value is None:
+        return content_deduplication_id(body) if settings.is_fifo else None
+    _check_token("MessageDeduplicationId", value)
+    if not settings.is_fifo:
         raise invalid_parameter(wording.deduplication_id_text.format(value=value))
+    return value
 
 
 def _check_token(parameter: str, value: str) -> None:
@@ -191,11 +228,14 @@ def _check_token(parameter: str, value: str) -> None:
 
 
 def _extras(
-    group_id: str | None, trace_header: str | None, attributes: tuple[Attribute, ...]
+    group_id: str | None,
+    trace_header: str | None,
+    attributes: tuple[Attribute, ...],
+    deduplication_id: str | None,
 ) -> MessageExtras:
     if group_id is None and trace_header is None and not attributes:
         return NO_EXTRAS
-    return MessageExtras(group_id, trace_header, attributes)
+    return MessageExtras(group_id, trace_header, attributes, deduplication_id=deduplication_id)
 
 
 # --- ReceiveMessage -----------------------------------------------------------------------------
@@ -209,6 +249,7 @@ class ValidReceive(Struct, frozen=True, gc=False):
     wait_seconds: int
     system_names: frozenset[str]
     selector: AttributeSelector
+    attempt_id: str | None = None
 
 
 def receive_message(request: ReceiveMessageRequest, settings: QueueSettings) -> ValidReceive:
@@ -217,14 +258,21 @@ def receive_message(request: ReceiveMessageRequest, settings: QueueSettings) -> 
     visibility_seconds = _bounded(request.visibility_timeout, _VISIBILITY, None)
     attempt_id = request.receive_request_attempt_id
     if attempt_id is not None:
-        raise invalid_value(attempt_id, "ReceiveRequestAttemptId", _NOT_FOR_THIS_TYPE)
+        _check_attempt_id(attempt_id, settings)
     return ValidReceive(
         messages_max,
         settings.visibility_timeout_ms if visibility_seconds is None else visibility_seconds * 1000,
         wait_seconds,
         system_names(request.message_system_attribute_names, request.attribute_names),
         attribute_selector(request.message_attribute_names),
+        attempt_id,
     )
+
+
+def _check_attempt_id(attempt_id: str, settings: QueueSettings) -> None:
+    if not settings.is_fifo:
+        raise invalid_value(attempt_id, "ReceiveRequestAttemptId", _NOT_FOR_THIS_TYPE)
+    _check_token("ReceiveRequestAttemptId", attempt_id)
 
 
 class Bounds(Struct, frozen=True):

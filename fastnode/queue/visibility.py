@@ -16,6 +16,7 @@ from fastnode.queue.api import (
 from fastnode.queue.caller import Call
 from fastnode.queue.errors import SqsError, message_not_changeable, visibility_beyond_limit
 from fastnode.queue.live import TIMER_RECEIVED, LiveQueue
+from fastnode.queue.plans import plan_touch
 from fastnode.queue.receipt import Delivery, open_receipt
 from fastnode.queue.service import Service
 from fastnode.queue.timers import Timer
@@ -83,11 +84,10 @@ async def _change(
         await blocked
     stored = queue.group.get_many(keys) if keys else []
     txn = queue.group.begin(service.new_request())
-    now_ms = txn.commit_ts >> 16
     errors: list[SqsError | None] = []
     accepted: dict[int, tuple[MessageState, int]] = {}
     for change, state in zip(changes, stored, strict=True):
-        errors.append(_refusal(queue, change, state, now_ms))
+        errors.append(_refusal(queue, change, state, txn.commit_ts))
         if errors[-1] is None and state is not None:
             # Of two changes of one message in a batch the later one holds.
             accepted[change.delivery.position] = native.decode_state(state), change.timeout_seconds
@@ -101,20 +101,25 @@ async def _change(
         txn.put(queue.messages.state_key(position), native.encode_state(*new))
         txn.delete_fresh(queue.messages.timer_key(old.visible_at, position))
         txn.put_fresh(queue.messages.timer_key(visible_at, position), TIMER_RECEIVED)
+        record = queue.indexed_record(position)
+        if record is not None:
+            plan_touch(queue, txn, record)
         timers.append(Timer(visible_at, position, True))
     await queue.group.submit(txn)
     for timer in timers:
         queue.scheduled(timer)
+    queue.applied(txn)
     return errors
 
 
-def _refusal(
-    queue: LiveQueue, change: _Change, state: bytes | None, now_ms: int
-) -> SqsError | None:
+def _refusal(queue: LiveQueue, change: _Change, state: bytes | None, now: int) -> SqsError | None:
     delivery, timeout_seconds = change
+    now_ms = now >> 16
     # Expired counts as gone, also in the moments until it is removed.
     is_expired = (delivery.position >> 32) + queue.settings.retention_ms <= now_ms
     if state is None or is_expired or delivery.generation != queue.generation:
+        return message_not_changeable(delivery.handle)
+    if queue.settings.is_fifo and delivery.is_over(native.decode_state(state), now):
         return message_not_changeable(delivery.handle)
     # Twelve hours from the receive that issued the handle, to the millisecond.
     if (

@@ -15,10 +15,12 @@ from fastnode.native import (
     DROP,
     FRESH_DELETE,
     MAX,
+    TOUCH,
     Resolved,
     Resolver,
     Transaction,
 )
+from fastnode.store import heads
 from fastnode.store.engine import Batch, Engine
 from fastnode.store.keyspace import APPLIED_KEY, WINDOW_PREFIX, window_key
 from fastnode.store.sums import Reader, Sums
@@ -73,7 +75,9 @@ def decide(resolver: Resolver, entries: Sequence[bytes]) -> list[Decided]:
     return decided
 
 
-def fill_batch(engine: Reader, batch: Batch, entries: Sequence[Decided], after: Position) -> None:
+def fill_batch(
+    engine: heads.Reader, batch: Batch, entries: Sequence[Decided], after: Position
+) -> None:
     """Everything that the entries write, with the position that they lead to. May be repeated."""
     writer = _Writer(batch, Sums(engine))
     for transactions, resolved in entries:
@@ -83,7 +87,17 @@ def fill_batch(engine: Reader, batch: Batch, entries: Sequence[Decided], after: 
         for row_id in resolved.expired:
             batch.delete(window_key(row_id))
     writer.sums.write(batch)
+    if writer.has_touched:
+        heads.write_heads(engine, batch, _changes(entries))
     batch.put(APPLIED_KEY, _encode_position(after))
+
+
+def _changes(entries: Sequence[Decided]) -> heads.Changes:
+    """Gathered in a second look at the entries, so that those without groups pay nothing."""
+    changes = heads.Changes()
+    for transactions, resolved in entries:
+        native.write_landed(transactions, resolved.outcomes, changes.put, changes.write)
+    return changes
 
 
 def _stored_rows(engine: Engine) -> Iterator[tuple[int, bytes]]:
@@ -97,11 +111,12 @@ def _stored_rows(engine: Engine) -> Iterator[tuple[int, bytes]]:
 class _Writer:
     """Everything but puts."""
 
-    __slots__ = ("batch", "sums")
+    __slots__ = ("batch", "has_touched", "sums")
 
     def __init__(self, batch: Batch, sums: Sums) -> None:
         self.batch = batch
         self.sums = sums
+        self.has_touched = False
 
     def write(self, kind: int, key: bytes, value: bytes) -> None:
         if kind == ADD:
@@ -110,6 +125,8 @@ class _Writer:
             self.batch.delete(key)
         elif kind == MAX:
             self.sums.raise_to(key, value)
+        elif kind == TOUCH:
+            self.has_touched = True
         else:
             assert kind == DROP, f"the codec refuses the write kind {kind}"
             self.batch.delete_range(key, value)

@@ -15,8 +15,19 @@ COUNT_DELAYED: Final = 2
 # Messages that ever came from another queue: their ids do not say where they are.
 COUNT_ARRIVED: Final = 3
 
-_TERMINATOR_BYTES: Final = 2
+# How a text ends; nothing else in a text looks like it.
+_TERMINATOR: Final = native.text("")
+_TERMINATOR_BYTES: Final = len(_TERMINATOR)
 _SOURCES_PREFIX: Final = b"!sqs|queue|dlsource|"
+
+# Each group's first message, and all groups by when that one is available: see `heads.py`.
+FAMILY_HEAD: Final = b"!sqs|msg|head|"
+FAMILY_READY: Final = b"!sqs|msg|ready|"
+_FAMILY_DEDUP_AGE: Final = b"!sqs|msg|dedupage|"
+_FAMILY_ATTEMPT: Final = b"!sqs|msg|attempt|"
+_HEAD_START: Final = len(FAMILY_HEAD)
+_GENERATION_BYTES: Final = 8
+_PARTITION_BYTES: Final = 4
 
 # A group's own rows sort apart from every queue's, which begin with "!sqs|".
 APPLIED_KEY: Final = b"!raft|applied"
@@ -108,19 +119,43 @@ def source_key(target: bytes, source: bytes) -> bytes:
     return _SOURCES_PREFIX + target + source
 
 
+def split_head_key(head_key: bytes) -> tuple[bytes, bytes]:
+    """The scope, which every key of the same queue, partition and generation has after its family,
+    and the group id.
+    """
+    region_end = head_key.index(_TERMINATOR, _HEAD_START) + _TERMINATOR_BYTES
+    name_end = head_key.index(_TERMINATOR, region_end) + _TERMINATOR_BYTES
+    is_partitioned = head_key.startswith(native.PARTITIONED, _HEAD_START)
+    end = name_end + (_PARTITION_BYTES if is_partitioned else 0) + _GENERATION_BYTES
+    group_id = head_key[end:-_TERMINATOR_BYTES].replace(b"\x00\xff", b"\x00")
+    return head_key[_HEAD_START:end], group_id
+
+
+def head_group(head_key: bytes) -> bytes:
+    """What the rows of the same message group begin with in the group index."""
+    return native.FAMILY_GROUP + head_key[_HEAD_START:]
+
+
 class MessageKeys:
     """The keys of one generation of one queue (or of one of its partitions)."""
 
     __slots__ = (
         "age",
         "arrived",
+        "attempt",
         "counters",
         "data",
         "data_size",
+        "dedup",
+        "dedup_age",
         "delayed",
+        "group",
+        "head",
         "ids",
         "in_flight",
         "mark",
+        "ready",
+        "ready_size",
         "state",
         "state_size",
         "timer",
@@ -128,21 +163,33 @@ class MessageKeys:
         "total",
     )
 
-    def __init__(self, segment: bytes, generation: int) -> None:
-        self.data = native.scope_prefix(native.FAMILY_DATA, segment, generation)
+    def __init__(
+        self, segment: bytes, generation: int, partition: int = native.UNPARTITIONED
+    ) -> None:
+        def prefix(family: bytes) -> bytes:
+            return native.scope_prefix(family, segment, generation, partition)
+
+        self.data = prefix(native.FAMILY_DATA)
         self.data_size = len(self.data)
-        self.state = native.scope_prefix(native.FAMILY_STATE, segment, generation)
+        self.state = prefix(native.FAMILY_STATE)
         self.state_size = len(self.state)
-        self.timer = native.scope_prefix(native.FAMILY_TIMER, segment, generation)
+        self.timer = prefix(native.FAMILY_TIMER)
         self.timer_size = len(self.timer)
-        self.mark = native.scope_prefix(native.FAMILY_MARK, segment, generation)
-        self.counters = native.scope_prefix(native.FAMILY_COUNTER, segment, generation)
+        self.mark = prefix(native.FAMILY_MARK)
+        self.counters = prefix(native.FAMILY_COUNTER)
         self.total = native.counter_key(self.counters, COUNT_TOTAL)
         self.in_flight = native.counter_key(self.counters, COUNT_IN_FLIGHT)
         self.delayed = native.counter_key(self.counters, COUNT_DELAYED)
         self.arrived = native.counter_key(self.counters, COUNT_ARRIVED)
-        self.ids = native.scope_prefix(native.FAMILY_ID, segment, generation)
-        self.age = native.scope_prefix(native.FAMILY_AGE, segment, generation)
+        self.ids = prefix(native.FAMILY_ID)
+        self.age = prefix(native.FAMILY_AGE)
+        self.group = prefix(native.FAMILY_GROUP)
+        self.head = prefix(FAMILY_HEAD)
+        self.ready = prefix(FAMILY_READY)
+        self.ready_size = len(self.ready)
+        self.dedup = prefix(native.FAMILY_DEDUP)
+        self.dedup_age = prefix(_FAMILY_DEDUP_AGE)
+        self.attempt = prefix(_FAMILY_ATTEMPT)
 
     def data_key(self, position: int) -> bytes:
         return native.message_key(self.data, position >> 16, position & 0xFFFF)
@@ -174,6 +221,44 @@ class MessageKeys:
         visible_at, commit_ts, entry = native.split_timer_key(self.timer_size, timer_key)
         return visible_at, commit_ts << 16 | entry
 
+    def group_prefix(self, group_id: str) -> bytes:
+        """What the rows of a message group begin with; they are in the order of their positions."""
+        return self.group + native.text(group_id)
+
+    def group_key(self, group_id: str, position: int) -> bytes:
+        return native.group_key(self.group, group_id, position >> 16, position & 0xFFFF)
+
+    def group_position(self, group_key: bytes) -> int:
+        return split_position(group_key)
+
+    def head_key(self, group_id: str) -> bytes:
+        return self.head + native.text(group_id)
+
+    def ready_key(self, available_at: int, position: int) -> bytes:
+        return native.timer_key(self.ready, available_at, position >> 16, position & 0xFFFF)
+
+    def split_ready_key(self, ready_key: bytes) -> tuple[int, int]:
+        """(available at, position)"""
+        available_at, commit_ts, entry = native.split_timer_key(self.ready_size, ready_key)
+        return available_at, commit_ts << 16 | entry
+
+    def dedup_key(self, group_id: str, dedup_id: str) -> bytes:
+        return native.dedup_key(self.dedup, group_id, dedup_id)
+
+    def dedup_age_key(self, position: int, group_id: str, dedup_id: str) -> bytes:
+        """By age, so that what is older than the window is found without looking at the rest."""
+        return native.dedup_key(self.dedup_age + encode_position(position), group_id, dedup_id)
+
+    def attempt_key(self, attempt_id: str) -> bytes:
+        """What the receive of that attempt took."""
+        return self.attempt + native.text(attempt_id)
+
+    def attempt_age_key(self, position: int, attempt_id: str) -> bytes:
+        """Among the ages of deduplication rows: both are kept for the same time."""
+        return self.dedup_age + encode_position(position) + native.text(attempt_id)
+
     def prefixes(self) -> tuple[bytes, ...]:
         """Everything that a new generation leaves behind."""
-        return (self.data, self.state, self.timer, self.mark, self.counters, self.ids, self.age)
+        plain = (self.data, self.state, self.timer, self.mark, self.counters, self.ids, self.age)
+        fifo = (self.group, self.head, self.ready, self.dedup, self.dedup_age, self.attempt)
+        return (*plain, *fifo)

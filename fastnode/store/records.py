@@ -15,7 +15,9 @@ _GENERATION_BYTES: Final = 17
 
 
 class QueueRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a queue is. Partition count, collapse and hash seed never change after creation."""
+    """What a queue is. Partition count, collapse, hash seed and the scope of deduplication
+    never change after creation.
+    """
 
     incarnation: int
     created_ms: int
@@ -26,6 +28,7 @@ class QueueRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     partition_count: int
     attributes: dict[str, str]
     tags: dict[str, str]
+    dedup_per_group: bool = False
 
 
 class Generation(NamedTuple):

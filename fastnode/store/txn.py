@@ -5,7 +5,8 @@ store's write path.
 from typing import Final
 
 from fastnode import native
-from fastnode.native import ADD, DELETE, DROP, FRESH_DELETE, FRESH_PUT, MAX, PUT
+from fastnode.native import ADD, DELETE, DROP, FRESH_DELETE, FRESH_PUT, MAX, PUT, TOUCH
+from fastnode.store.keyspace import FAMILY_HEAD
 
 _LATCHED: Final = (PUT, DELETE)
 
@@ -56,6 +57,15 @@ class Txn:
     def raise_to(self, key: bytes, value: bytes) -> None:
         """A low-water mark: the larger of the stored value and this one, byte by byte."""
         self.writes.append((MAX, key, value))
+
+    def touch(self, head_key: bytes) -> None:
+        """The first message of a group, or when it is available, may be another after this.
+
+        Whoever writes a row of the group's index or the state of one of its messages touches it;
+        what the head is then is found out where the transaction is applied.
+        """
+        assert head_key.startswith(FAMILY_HEAD), "only the head of a group is touched"
+        self.writes.append((TOUCH, head_key, b""))
 
     def latched_keys(self) -> tuple[bytes, ...]:
         return tuple([key for kind, key, _ in self.writes if kind in _LATCHED])

@@ -49,7 +49,7 @@ BANNED_CALLS: Final = re.compile(
 SANS_IO: Final = re.compile(
     r"fastnode\.(config|errors|flow|_(keys|core|plan|http|occ|query)_ref|queue(\..+)?"
     r"|http\.(http1|chunked|identity|sigv4|\w+_codec|query_\w+|xml_\w+)"
-    r"|store\.(apply|keyspace|latches|records|retry|sums|counters|window)"
+    r"|store\.(apply|heads|keyspace|latches|records|retry|sums|counters|window)"
     r"|raft\.(driver|lease|conf_change|packets))"
 )
 EFFECTS: Final = frozenset(

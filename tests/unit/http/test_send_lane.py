@@ -30,6 +30,7 @@ class Front:
         self.world = World()
         self.world.create(MaximumMessageSize="1024")
         self.world.create("late", DelaySeconds="5")
+        self.world.create("ordered.fifo", FifoQueue="true", ContentBasedDeduplication="true")
         numbers = itertools.count(1)
         settings = IdentitySettings("us-east-1", ENDPOINT)
         self.router = Router(
@@ -132,6 +133,7 @@ SPECIAL = {
     "noncharacter": post(message(MessageBody="\uffff")),
     "line ends": post(message(MessageBody="a\r\n\tb")),
     "delay of the queue": post(message(MessageBody="m", QueueUrl=f"{ENDPOINT}/{ACCOUNT}/late")),
+    "fifo": post(message(MessageBody="m", QueueUrl="ordered.fifo")),
     "delay": post(message(MessageBody="m", DelaySeconds=3)),
     "bad delay": post(message(MessageBody="m", DelaySeconds=901)),
     "group": post(message(MessageBody="m", MessageGroupId="tenant")),

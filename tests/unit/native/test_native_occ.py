@@ -80,7 +80,8 @@ def test_who_has_seen_the_last_commit_does_not_conflict(make: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [native.DROP, native.ADD, native.MAX, native.FRESH_PUT, native.FRESH_DELETE]
+    "kind",
+    [native.DROP, native.ADD, native.MAX, native.FRESH_PUT, native.FRESH_DELETE, native.TOUCH],
 )
 def test_other_writes_are_neither_checked_nor_remembered(make: Make, kind: int) -> None:
     resolver = make()

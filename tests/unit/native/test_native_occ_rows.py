@@ -52,7 +52,7 @@ steps = st.builds(
     back=st.sampled_from([0, 1, 2, MS, 3 * MS, 50 * MS]),
     retention=st.integers(0, 3),
     reads=st.lists(st.integers(0, 8), max_size=2),
-    writes=st.lists(st.tuples(st.integers(native.PUT, native.FRESH_DELETE), st.integers(0, 8))),
+    writes=st.lists(st.tuples(st.integers(native.PUT, native.TOUCH), st.integers(0, 8))),
 )
 histories = st.lists(st.lists(steps, max_size=4), max_size=12)
 

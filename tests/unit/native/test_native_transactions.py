@@ -95,11 +95,12 @@ def test_enormous_counts_and_lengths_are_refused_without_asking_for_memory(
 
 MALFORMED_WRITES = {
     "kind zero": (0, b"key", b""),
-    "kind eight": (8, b"key", b""),
+    "kind nine": (9, b"key", b""),
     "kind 257": (257, b"key", b""),
     "negative kind": (-1, b"key", b""),
     "delete with a value": (native.DELETE, b"key", b"value"),
     "fresh delete with a value": (native.FRESH_DELETE, b"key", b"value"),
+    "touch with a value": (native.TOUCH, b"key", b"value"),
     "drop that ends before it starts": (native.DROP, b"b", b"a"),
     "drop that ends at a prefix of its start": (native.DROP, b"ab", b"a"),
     "delta of seven bytes": (native.ADD, b"key", bytes(7)),
@@ -126,6 +127,30 @@ def test_malformed_write_is_refused_by_the_decoder(
     harmless = impl.core.encode_transaction(*HEAD, [], [(native.PUT, key, value)])
     poisoned = harmless[:43] + bytes([kind]) + harmless[44:]
     assert refuses(impl.core.decode_entry, impl.core.encode_entry([poisoned]))
+
+
+@given(st.lists(own.transactions, max_size=3), st.data())
+def test_writes_that_landed_are_handed_on_by_their_kind(
+    impl: Impl, transactions: list[native.Transaction], data: st.DataObject
+) -> None:
+    statuses = [data.draw(st.sampled_from([native.APPLIED, native.STALE])) for _ in transactions]
+    puts: list[tuple[bytes, bytes]] = []
+    others: list[tuple[int, bytes, bytes]] = []
+    impl.plan.write_landed(
+        transactions,
+        [(status, 0, 0) for status in statuses],
+        lambda key, value: puts.append((key, value)),
+        lambda kind, key, value: others.append((kind, key, value)),
+    )
+    landed = [
+        write
+        for transaction, status in zip(transactions, statuses, strict=True)
+        if status == native.APPLIED
+        for write in transaction.writes
+    ]
+    kinds = (native.PUT, native.FRESH_PUT)
+    assert puts == [(key, value) for kind, key, value in landed if kind in kinds]
+    assert others == [write for write in landed if write[0] not in kinds]
 
 
 def test_layout_is_the_documented_bytes(impl: Impl) -> None:

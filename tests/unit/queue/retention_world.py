@@ -5,7 +5,7 @@ from fastnode.flow import start
 from fastnode.native import MESSAGE_MOVED
 from fastnode.queue import api
 from fastnode.queue.live import LiveQueue
-from fastnode.queue.plans import plan_arrival_rows
+from fastnode.queue.plans import plan_index_rows
 from fastnode.queue.retention import Sweeper, sweep
 from tests.world import ACCOUNT, REGION, FakeAlarm, Pending, World
 
@@ -53,7 +53,7 @@ def arrive(world: World, sent_ms: int, body: str) -> None:
     txn.put_fresh(queue.messages.data_key(position), stored)
     txn.add(queue.messages.total, 1)
     txn.add(queue.messages.arrived, 1)
-    plan_arrival_rows(queue, txn, position, native.decode_message(stored))
+    plan_index_rows(queue, txn, position, native.decode_message(stored))
     world.group.submit(txn)
     world.commit()
     queue.arrived([native.PlannedSend("", "", position, stored)])

@@ -86,7 +86,6 @@ HIGH_THROUGHPUT = (
     "The perMessageGroupId value is allowed only when the value for DeduplicationScope is "
     "messageGroup"
 )
-UNSUPPORTED = " is not supported by this version."
 IPV = "InvalidParameterValueException"
 
 CREATE_REFUSALS = [
@@ -120,8 +119,6 @@ CREATE_REFUSALS = [
      "You can either enable KMS SSE or SQS SSE."),
     ("key-id-bound", "q", {"KmsMasterKeyId": "k" * 2_049}, "InvalidAttributeValue",
      "Invalid value for the parameter KmsMasterKeyId."),
-    ("not-yet-fifo", "q.fifo", {"FifoQueue": "True"}, "UnsupportedOperation",
-     "FifoQueue" + UNSUPPORTED),
     ("8.1-redrive", "q", {"RedrivePolicy": "{}"}, IPV,
      "Value {} for parameter RedrivePolicy is invalid. Reason: Redrive policy does not contain "
      "mandatory attribute: maxReceiveCount."),
@@ -140,11 +137,6 @@ CREATE_REFUSALS = [
 )
 def test_create_is_refused(name: str, supplied: dict[str, str], shape: str, text: str) -> None:
     assert refusal_of(supplied, name) == (shape, text)
-
-
-def test_high_throughput_passes_the_contract_with_group_scope() -> None:
-    supplied = {"DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"}
-    assert refusal_of(FIFO | supplied, "q.fifo")[1] == "FifoQueue" + UNSUPPORTED
 
 
 def test_values_are_stored_in_normal_form_and_defaults_are_not() -> None:
@@ -189,6 +181,7 @@ SET_CASES: list[tuple[str, dict[str, str], dict[str, str], dict[str, str]]] = [
      {"RedrivePolicy": ""}, {"RedriveAllowPolicy": DENY}),
     ("empty-allow-removes", {"RedrivePolicy": REDRIVE, "RedriveAllowPolicy": DENY},
      {"RedriveAllowPolicy": ""}, {"RedrivePolicy": REDRIVE}),
+    ("fifo-again", {"FifoQueue": "true"}, {"FifoQueue": "True"}, {"FifoQueue": "true"}),
     ("messageGroup-scope-alone", {"FifoQueue": "true"}, {"DeduplicationScope": "messageGroup"},
      {"FifoQueue": "true", "DeduplicationScope": "messageGroup"}),
     ("empty-removes-stored", {"Policy": "{}", "DelaySeconds": "1"}, {"Policy": ""},

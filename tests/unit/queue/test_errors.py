@@ -107,8 +107,6 @@ TEXTS = [
     ("2", errors.invalid_parameter("text"), IPV, "text"),
     ("2.2", errors.invalid_value(7, "P", "Bad."), IPV,
      "Value 7 for parameter P is invalid. Reason: Bad."),
-    ("2", errors.not_in_this_version("Policy"), S + "UnsupportedOperation",
-     "Policy is not supported by this version."),
     ("1.2", errors.serialization_error("text"), C + "SerializationException", "text"),
     ("1.1", errors.unknown_action("Fly"), C + "UnknownOperationException",
      "The action Fly is not valid for this endpoint."),
@@ -120,6 +118,8 @@ TEXTS = [
     ("2.2", errors.message_not_changeable("h"), IPV,
      "Value h for parameter ReceiptHandle is invalid. Reason: Message does not exist or is not "
      "available for visibility timeout change."),
+    ("5.4", errors.receipt_handle_expired("h"), IPV,
+     "Value h for parameter ReceiptHandle is invalid. Reason: The receipt handle has expired."),
     ("2.2", errors.visibility_beyond_limit(43200), IPV,
      "Value 43200 for parameter VisibilityTimeout is invalid. Reason: Total VisibilityTimeout for "
      "the message is beyond the limit [43200 seconds]"),

@@ -1,0 +1,167 @@
+"""The leader's memory of a FIFO queue: what its groups can deliver.
+
+A group delivers its messages in order, up to the first that is invisible (in flight or delayed).
+Groups take turns by the moment their first message became available. Both follow from stored rows
+(`store/heads.py`); here is the mirror that makes choosing cheap, and who has taken which group.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from fastnode import config, native
+from fastnode.native import TOUCH, MessageRecord, PlannedSend
+from fastnode.queue.fifo_ready import Head, Ready
+from fastnode.queue.live import Choice, Counts, LiveQueue, Taken
+from fastnode.queue.plans import group_of
+from fastnode.store.keyspace import POSITION_BYTES, split_head_key
+from fastnode.store.txn import Txn
+
+# As many groups may be passed over because somebody is changing their first message.
+_PASSED_OVER_MAX: Final = 64
+_GROUP_ROWS: Final = 16
+_DELAYED_COUNTED_MAX: Final = 100_000
+
+
+class FifoQueue(LiveQueue):
+    def restart(self, generation: int) -> None:
+        super().restart(generation)
+        self.ready = Ready()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.waiters and not self.ready.has_taken
+
+    # --- choosing ----------------------------------------------------------------------------
+
+    def choose(self, limit: int, now: int, receives_max: int = 0) -> Choice:
+        choice = Choice([], [], [])
+        self._catch_up(now)
+        barren: list[str] = []
+        while (
+            len(choice.messages) < limit
+            and not choice.is_cut_short
+            and len(barren) < _PASSED_OVER_MAX
+        ):
+            head = self.ready.take(now, self.delay)
+            if head is None:
+                break
+            if not self._choose_group(head, limit, now, receives_max, choice):
+                barren.append(head.group_id)
+        self._release(barren)
+        return choice
+
+    def give_back(self, choice: Choice) -> None:
+        self.settled(choice)
+
+    def settled(self, choice: Choice) -> None:
+        self._release({group_of(taken.record) for taken in choice.all})
+        self._wake()
+
+    def has_available(self) -> bool:
+        return self._is_due(self.group.now())
+
+    def _choose_group(
+        self, head: Head, limit: int, now: int, receives_max: int, choice: Choice
+    ) -> bool:
+        """Take what the group delivers, in order; False if that is nothing at all."""
+        keys, count = self.messages, len(choice.all)
+        begin = keys.group_key(head.group_id, head.position)
+        end = native.prefix_end(keys.group_prefix(head.group_id))
+        for row in self.group.scan_keys(begin, end, _GROUP_ROWS):
+            taken = self._available(keys.group_position(row), now)
+            if taken is None:
+                break
+            self._sort_out(taken, now, receives_max, choice)
+            if len(choice.messages) >= limit or choice.is_cut_short:
+                break
+        return len(choice.all) > count
+
+    def _available(self, position: int, now: int) -> Taken | None:
+        """The message, unless it is invisible; one that somebody is changing counts as that."""
+        state_key = self.messages.state_key(position)
+        if self.group.latches.is_held(state_key):
+            return None
+        state, stored = self.group.get_many((state_key, self.messages.data_key(position)))
+        assert stored is not None, "a row of a group without its message"
+        decoded = None if state is None else native.decode_state(state)
+        visible_at = (position >> 16) + self.delay if decoded is None else decoded.visible_at
+        if visible_at > now:
+            return None
+        return Taken(position, stored, native.decode_message(stored), decoded)
+
+    # --- counting ----------------------------------------------------------------------------
+
+    def counts(self, now: int) -> Counts:
+        """What is delayed depends on the queue's delay as it is now, so it is counted."""
+        self._catch_up(now)
+        counter, messages = self.group.counter, self.messages
+        in_flight = counter(messages.in_flight) - self.timers.due_received
+        delayed = self._delayed_count(now)
+        return Counts(counter(messages.total) - in_flight - delayed, in_flight, delayed)
+
+    def _delayed_count(self, now: int) -> int:
+        if not self.delay:
+            return 0
+        keys = self.messages
+        begin = keys.data_key(max(now - self.delay + 1, 0) << 16)
+        end = native.prefix_end(keys.data)
+        return len(self.group.scan_keys(begin, end, _DELAYED_COUNTED_MAX))
+
+    # --- what transactions did ---------------------------------------------------------------
+
+    def added(self, messages: Iterable[PlannedSend]) -> None:
+        """Whoever added them reports the transaction, which knows their groups."""
+
+    def applied(self, txn: Txn) -> None:
+        touched = {key for kind, key, _ in txn.writes if kind == TOUCH}
+        for head_key in touched:
+            if head_key.startswith(self.messages.head):
+                self._refresh(split_head_key(head_key)[1].decode())
+        self._wake()
+
+    def indexed_record(self, position: int) -> MessageRecord | None:
+        """Every message is found by its group."""
+        stored = self.group.get(self.messages.data_key(position))
+        return None if stored is None else native.decode_message(stored)
+
+    def _release(self, group_ids: Iterable[str]) -> None:
+        self.ready.give_back(group_ids)
+        for group_id in group_ids:
+            self._refresh(group_id)
+
+    def _refresh(self, group_id: str) -> None:
+        row = self.group.get(self.messages.head_key(group_id))
+        if row is None:
+            self.ready.forget(group_id)
+            return
+        position = int.from_bytes(row[:POSITION_BYTES], "big")
+        self.ready.put(Head(int.from_bytes(row[POSITION_BYTES:], "big"), position, group_id))
+
+    # --- waiting for a message ---------------------------------------------------------------
+
+    def _wake(self) -> None:
+        if not self.waiters:
+            return
+        now = self.group.now()
+        if self._is_due(now):
+            self.waiters.wake_one()
+        self._set_alarm(now)
+
+    def _is_due(self, now: int) -> bool:
+        self._load_ready(now)
+        return self.ready.has_due(now, self.delay)
+
+    def _next_at(self) -> int | None:
+        return self.ready.next_at(self.delay)
+
+    def _catch_up(self, now: int) -> None:
+        super()._catch_up(now)
+        self._load_ready(now)
+
+    def _load_ready(self, now: int) -> None:
+        keys = self.messages
+        while self.ready.needs_page(now):
+            begin = keys.ready_key(self.ready.horizon, 0)
+            rows = self.group.scan(begin, native.prefix_end(keys.ready), config.READY_PAGE)
+            heads = [Head(*keys.split_ready_key(key), group.decode()) for key, group in rows]
+            self.ready.load(heads, is_last=len(rows) < config.READY_PAGE)

@@ -1,0 +1,96 @@
+"""Sends to a FIFO queue: duplicates are recognised, messages are filed under their group."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from fastnode import config, native
+from fastnode.queue.live import LiveQueue
+from fastnode.queue.message_attributes import encode_extras
+from fastnode.queue.plans import plan_index_rows
+from fastnode.queue.service import Service
+from fastnode.queue.validate import ValidSend
+from fastnode.store.keyspace import POSITION_BYTES, encode_position
+from fastnode.store.txn import Txn
+
+_ID_BYTES: Final = 16
+_DIGITS: Final = 20
+
+
+class Sent(NamedTuple):
+    """What the answer says; of a duplicate, the id and number of the original."""
+
+    message_id: str
+    body_md5: str
+    sequence_number: str
+
+
+def sequence_number(position: int, partition: int = 0) -> str:
+    """Rises with the log, is unique in the queue and needs no counter."""
+    number = (position >> 16) * 512 + partition * 16 + (position & 0xFFFF)
+    return f"{number:0{_DIGITS}d}"
+
+
+async def store(
+    service: Service, queue: LiveQueue, sender: str, messages: Sequence[ValidSend]
+) -> list[Sent]:
+    """One transaction for the whole call; on return everything in the answer is durable."""
+    queue.group.require_room()
+    keys = [_dedup_key(queue, valid) for valid in messages]
+    while (blocked := queue.group.latches.wait_for(keys)) is not None:
+        await blocked
+    originals = dict(zip(keys, queue.group.get_many(keys), strict=True))
+    txn = queue.group.begin(service.new_request())
+    sent: list[Sent] = []
+    for entry, (key, valid) in enumerate(zip(keys, messages, strict=True)):
+        original = originals[key]
+        if original is None or not _is_recent(original, txn.commit_ts):
+            originals[key] = original = _plan(queue, txn, entry, key, valid, sender)
+        sent.append(_answer(original, valid))
+    if txn.writes:
+        txn.check(queue.keys.generation)
+        await queue.group.submit(txn)
+        queue.applied(txn)
+    return sent
+
+
+def _dedup_key(queue: LiveQueue, valid: ValidSend) -> bytes:
+    extras = valid.extras
+    assert extras.group_id is not None and extras.deduplication_id is not None
+    group_id = extras.group_id if queue.record.dedup_per_group else ""
+    return queue.messages.dedup_key(group_id, extras.deduplication_id)
+
+
+def _is_recent(original: bytes, now: int) -> bool:
+    sent_at = int.from_bytes(original[_ID_BYTES:], "big") >> 16
+    return (now >> 16) - (sent_at >> 16) < config.DEDUPLICATION_MS
+
+
+def _answer(original: bytes, valid: ValidSend) -> Sent:
+    position = int.from_bytes(original[_ID_BYTES:], "big")
+    body_md5 = hashlib.md5(valid.body, usedforsecurity=False).hexdigest()
+    message_id = native.message_id_text(original[:_ID_BYTES])
+    return Sent(message_id, body_md5, sequence_number(position))
+
+
+def _plan(
+    queue: LiveQueue, txn: Txn, entry: int, dedup_key: bytes, valid: ValidSend, sender: str
+) -> bytes:
+    """The new message; returns its deduplication row."""
+    keys, position = queue.messages, txn.commit_ts << 16 | entry
+    message_id = native.message_id(txn.commit_ts, entry, txn.request)
+    digest = hashlib.md5(valid.body, usedforsecurity=False).digest()
+    extras = encode_extras(valid.extras)
+    record = native.encode_message(
+        0, message_id, txn.commit_ts >> 16, digest, sender, extras, valid.body
+    )
+    txn.put_fresh(keys.data_key(position), record)
+    plan_index_rows(queue, txn, position, native.decode_message(record))
+    original = message_id + encode_position(position)
+    txn.put(dedup_key, original)
+    suffix = dedup_key[len(keys.dedup) :]
+    txn.put_fresh(keys.dedup_age + encode_position(position) + suffix, b"")
+    txn.add(keys.total, 1)
+    txn.mask |= 1 << entry
+    assert len(original) == _ID_BYTES + POSITION_BYTES
+    return original
