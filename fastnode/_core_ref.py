@@ -21,6 +21,7 @@ BASE64_DIGITS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123
 
 MESSAGE_DELAYED: Final = 1
 MESSAGE_MOVED: Final = 2
+MESSAGE_FILED: Final = 4
 
 PUT: Final = 1
 DELETE: Final = 2

@@ -16,6 +16,12 @@ DELAY_SECONDS_MAX: Final = 900
 IN_FLIGHT_MESSAGES_MAX: Final = 120_000
 LIST_PAGE_MAX: Final = 1_000
 DEDUPLICATION_MS: Final = 300_000
+# A tenant of a fair queue is noisy above one part in so many.
+NOISY_SHARE: Final = 10
+NOISY_IN_FLIGHT_MIN: Final = 30
+NOISY_IDLE_MS: Final = 300_000
+# How long one receive may look through the partitions of a queue.
+FANOUT_MS: Final = 100
 MOVE_TASKS_KEPT: Final = 10
 MOVE_TASKS_ACTIVE_MAX: Final = 100
 MOVE_RATE_MAX: Final = 500
@@ -25,6 +31,8 @@ MOVE_TASK_MS_MAX: Final = 36 * 3_600_000
 # One legal 1 MiB message can need 6 MiB as JSON, so the body cap leaves room and sizes are checked
 # after decoding.
 HTTP_BODY_BYTES_MAX: Final = 8 * 1_048_576
+# Of all requests that have arrived in part; without it twenty thousand clients could hold 160 GB.
+HTTP_HELD_BYTES_MAX: Final = 256 * 1_048_576
 HTTP_HEADER_BYTES_MAX: Final = 32 * 1024
 HTTP_HEADERS_MAX: Final = 100
 HTTP_HEADER_SECONDS: Final = 10.0
@@ -67,6 +75,14 @@ ELECTION_TICKS: Final = 10
 # How much faster a voter's clock may run than the leader's; crystals stay below a tenth of it.
 CLOCK_DRIFT_PPM: Final = 1_000
 
+# --- Rollout --------------------------------------------------------------------------------------
+# What members may lack while they are upgraded one by one, by the names that they advertise.
+CAPABILITIES: Final = ("htfifo",)
+CAPABILITY_SECONDS: Final = 3.0
+CAPABILITY_HEAD_BYTES_MAX: Final = 8 * 1024
+CAPABILITY_BODY_BYTES_MAX: Final = 1_024
+TRANSFER_RETRY_SECONDS: Final = 0.05
+
 # --- Leader memory --------------------------------------------------------------------------------
 LIVE_QUEUES_MAX: Final = 50_000
 RESOLVED_URLS_MAX: Final = 10_000
@@ -74,6 +90,12 @@ READ_AHEAD_MESSAGES: Final = 1_024
 READ_AHEAD_BYTES: Final = 4 * 1_048_576
 TIMER_PAGE: Final = 10_000
 READY_PAGE: Final = 10_000
+# Tenants of a fair queue: of one page of them, as many as may be noisy at a time unless they still
+# take too much, and as many as the time of consumers is told apart for, in periods.
+TENANT_PAGE: Final = 1_024
+NOISY_TENANTS_MAX: Final = 64
+PROCESSING_TENANTS_MAX: Final = 1_024
+PROCESSING_PERIOD_MS: Final = 60_000
 DUE_TIMERS_MAX: Final = 150_000
 
 # --- Retention ------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ So a call costs no task and no future, and the same handlers run under the simul
 no event loop at all.
 """
 
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from functools import partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -83,3 +84,25 @@ def start(coroutine: Coroutine[Suspension, Any, T], on_done: OnDone) -> None:
     returns.
     """
     _Flow(coroutine, on_done).advance(None)
+
+
+async def gather(coroutines: Iterable[Coroutine[Suspension, Any, T]]) -> list[T]:
+    """Run together, to the end of the last; results in order, or the first error."""
+    outcomes: dict[int, tuple[Any, BaseException | None]] = {}
+    ended = Suspension()
+    begun = list(coroutines)
+
+    def finish(at: int, result: Any, error: BaseException | None) -> None:
+        outcomes[at] = result, error
+        if len(outcomes) == len(begun):
+            ended.resume()
+
+    for at, coroutine in enumerate(begun):
+        start(coroutine, partial(finish, at))
+    if begun:
+        await ended
+    for at in range(len(begun)):
+        error = outcomes[at][1]
+        if error is not None:
+            raise error
+    return [outcomes[at][0] for at in range(len(begun))]

@@ -15,12 +15,18 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from fastnode.clock import GroupClock, IdSource, SystemClock, SystemIdSource
+from fastnode.cluster.capabilities import HTFIFO, advertised
+from fastnode.cluster.gate import PartitionGate
+from fastnode.cluster.partition_map import parse_partition_map
+from fastnode.cluster.poller import poll
+from fastnode.cluster.refusal import LeadershipRefusal
 from fastnode.datadir import DataDir, open_data_dir
-from fastnode.errors import StartError
+from fastnode.errors import StartError, Unavailable
 from fastnode.flow import start
 from fastnode.http.admin import Admin
 from fastnode.http.admin_api import AdminApi
 from fastnode.http.credentials import CredentialsFile
+from fastnode.http.health import Health
 from fastnode.http.http1 import Request
 from fastnode.http.identity import ACCOUNT_DEFAULT, IdentitySettings, OpenIdentity
 from fastnode.http.router import Router
@@ -28,6 +34,7 @@ from fastnode.http.server import HttpServer
 from fastnode.http.sigv4 import Verifier
 from fastnode.native import message_id_text
 from fastnode.queue.operations import OPERATIONS
+from fastnode.queue.partition_groups import groups_with_partitions
 from fastnode.queue.predeclared import declare_queues
 from fastnode.queue.retention import Sweeper
 from fastnode.queue.service import Service
@@ -67,6 +74,8 @@ class Node:
 
     def __init__(self, settings: Settings, data: DataDir) -> None:
         loop = asyncio.get_running_loop()
+        self.placement = parse_partition_map(settings.partition_map, data.groups)
+        self.capabilities = advertised(settings.without_capability)
         shared = EngineShared()
         self.engines: list[RocksEngine] = []
         clock, ids = SystemClock(), SystemIdSource()
@@ -90,7 +99,9 @@ class Node:
             group.on_gathered = self._runtime.gathered
             group.on_read_waiting = self._runtime.read_waiting
         self.service = Service(self.groups, ids, lambda: LoopAlarm(loop), is_strict=settings.strict)
+        self.service.placement = self.placement.groups_of
         self.upkeep = Upkeep(self.groups, self.raft, data.path)
+        self._refusal = LeadershipRefusal(self.groups, self._holds_partitions, _transfer_away, log)
 
     @property
     def is_ready(self) -> bool:
@@ -98,16 +109,22 @@ class Node:
 
     async def start(self) -> None:
         """Replay the log and take the lead of every group."""
+        if HTFIFO not in self.capabilities:
+            self._refusal.install()
         self._runtime.start(Driver(self.raft, self.groups))
         await self._runtime.until(lambda: self.is_ready)
         self.service.resume()
 
     async def stop(self) -> None:
+        self._refusal.remove()
         await self.upkeep.flush_all()
         self._runtime.stop()
         self.raft.close()
         for engine in self.engines:
             engine.close()
+
+    def _holds_partitions(self, group: int) -> bool:
+        return group in self.placement.named_groups | groups_with_partitions(self.groups)
 
     def metrics(self) -> dict[str, float]:
         status = self.raft.status()
@@ -117,6 +134,10 @@ class Node:
             "fastnode_log_bytes": status["log_bytes"],
             "fastnode_log_repaired_bytes": status["repaired_bytes"],
         }
+
+
+async def _transfer_away(_group: int) -> None:
+    raise Unavailable("this node is the only voter")
 
 
 async def serve(settings: Settings, *, on_ready: Callable[[str, str], None]) -> None:
@@ -146,15 +167,20 @@ async def _run(
     stopping: asyncio.Event,
     on_ready: Callable[[str, str], None],
 ) -> None:
+    # This node is asked like every other member, once it can answer.
+    members: list[str] = []
+    gate = PartitionGate(node.capabilities, node.placement, lambda: poll(members, HTFIFO), log)
+    node.service.partition_gate = gate.admit
     await _declare(settings, node.service)
     loop = asyncio.get_running_loop()
-    router = Router(
-        OPERATIONS, node.service, identity, _request_ids(SystemIdSource()).__next__, log
-    )
+    request_ids = _request_ids(SystemIdSource()).__next__
+    health = Health(node.capabilities, lambda: node.is_ready)
+    router = Router(OPERATIONS, node.service, identity, request_ids, log, health)
     sqs = HttpServer(router.respond, now=loop.time)
     api = AdminApi(node.service, _admin_guard(settings), log)
     admin = HttpServer(Admin(lambda: node.is_ready, node.metrics, api).respond, now=loop.time)
     sqs_url = await _listen(sqs, settings.listen, "--listen")
+    members.append(sqs_url)
     admin_url = await _listen(admin, settings.admin, "--admin")
     upkeep = asyncio.create_task(node.upkeep.run())
     sweeper = Sweeper(node.service, LoopAlarm(loop))

@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from fastnode.config import GROUPS_DEFAULT, GROUPS_MAX
+from fastnode.config import CAPABILITIES, GROUPS_DEFAULT, GROUPS_MAX
 from fastnode.errors import UsageError
 
 NODE_ID_MAX: Final = 65_535
@@ -66,6 +66,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     insecure: bool = False
     fsync: Literal["always", "never"] = "always"
     strict: bool = False
+    # Empty: partitions are spread over the groups, and the node has all capabilities.
+    partition_map: str = ""
+    without_capability: str = ""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     # Queue name → attribute name → value as SQS spells it; the node creates them at start.
     queues: dict[str, dict[str, str]] = {}
@@ -144,6 +147,12 @@ def parse_optional_path(text: str) -> str:
     return text
 
 
+def parse_capability(text: str) -> str:
+    if text not in ("", *CAPABILITIES):
+        raise ValueError(f"must be empty or one of {', '.join(CAPABILITIES)}")
+    return text
+
+
 def _integer(low: int, high: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         # isdigit() first: int() would also take "1_0", " 8 " and digits of other scripts.
@@ -192,6 +201,20 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "when to sync the log: never answers before messages are on disk, a power cut loses them",
     ),
     Option("strict", "", bool, parse_switch, "AWS's 60-second waiting rules too"),
+    Option(
+        "partition_map",
+        "SPEC",
+        str,
+        str,
+        "groups of the partitions of FIFO queues, as NAME:COUNT=GROUP,…;…; the rest are spread",
+    ),
+    Option(
+        "without_capability",
+        "NAME",
+        str,
+        parse_capability,
+        "run as if this build did not have the capability (htfifo), for rolling upgrades",
+    ),
     Option(
         "log_level",
         "LEVEL",

@@ -16,6 +16,7 @@ from fastnode.config import (
     HTTP_ANSWER_SECONDS,
     HTTP_BODY_SECONDS,
     HTTP_HEADER_SECONDS,
+    HTTP_HELD_BYTES_MAX,
     HTTP_IDLE_SECONDS,
     HTTP_PIPELINE_MAX,
     HTTP_WRITE_BUFFER_BYTES_MAX,
@@ -28,6 +29,8 @@ from fastnode.http.response import (
     whole_response,
 )
 
+# A request of which less than this has arrived is never refused for the sake of others.
+_SMALL_BYTES: Final = 64 * 1024
 # How long a connection that we ended may stay until the client has read the last answer and closed.
 LINGER_SECONDS: Final = 5.0
 # `BETWEEN` is not here: it is decided for every request, and a look-up hashes the member in Python.
@@ -36,6 +39,7 @@ _STAGE_SECONDS: Final = {
     Stage.BODY: HTTP_BODY_SECONDS,
     Stage.OVER: math.inf,
 }
+_CROWDED: Final = Refused(503, "too many large requests at a time")
 _TIMED_OUT: Final = Refused(408, "the request took too long to arrive")
 
 Respond = Callable[[Request, Exchange], None]
@@ -43,11 +47,12 @@ Respond = Callable[[Request, Exchange], None]
 
 class Host(Protocol):
     """What a connection needs from its server. `coarse_now` is at most one sweep old: nobody reads
-    a clock here.
+    a clock here. `held_bytes` is what all connections have of requests that are not complete.
     """
 
     respond: Respond
     coarse_now: float
+    held_bytes: int
     is_draining: bool
 
     def forget(self, connection: "Connection") -> None: ...
@@ -58,6 +63,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_alone",
+        "_held_bytes",
         "_host",
         "_is_corked",
         "_is_full",
@@ -82,6 +88,7 @@ class Connection(asyncio.Protocol):
         # The only exchange, of which nothing complicates the answer: it may be written at once.
         self._alone: Exchange | None = None
         self._stage: Stage = BETWEEN
+        self._held_bytes = 0
         self.deadline = math.inf
         self.has_ended = False  # the client will send nothing more
         self._is_corked = False  # answers are collected until the end of a burst
@@ -112,6 +119,7 @@ class Connection(asyncio.Protocol):
             self._alone = None
             self._parser.feed(data)
             self._advance()
+            self._count_held()
 
     def eof_received(self) -> bool:
         """True keeps the socket open: a client that has only finished sending still gets its
@@ -125,6 +133,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = self._alone = None
+        self._parser.end()
+        self._count_held()
         self.has_ended = self._is_over = True
         self.deadline = math.inf
         abandoned = tuple(self._pending)
@@ -311,6 +321,18 @@ class Connection(asyncio.Protocol):
             self._set_reading()
 
     # --- limits ---------------------------------------------------------------------------------
+
+    def _count_held(self) -> None:
+        """Of requests that arrive in pieces the node keeps only so much, whoever sends them: what
+        is one too many is refused, unless it is small.
+        """
+        held = self._parser.held_bytes
+        self._host.held_bytes += held - self._held_bytes
+        self._held_bytes = held
+        if held > _SMALL_BYTES and self._host.held_bytes > HTTP_HELD_BYTES_MAX:
+            self._parser.end()
+            self._count_held()
+            self.refuse(_CROWDED)
 
     def _set_reading(self) -> None:
         is_wanted = self._is_over or not self._is_blocked()

@@ -33,6 +33,8 @@ __all__ = [
 
 _HEAD_END_BYTES: Final = len(b"\r\n\r\n")
 _CARRIAGE_RETURN: Final = 13
+# A body that comes in tiny pieces must not cost many times its size.
+_PARTS_MAX: Final = 1_024
 
 
 class Refused(Struct, frozen=True):
@@ -75,6 +77,7 @@ class RequestParser:
         "_is_over",
         "_missing",
         "_parts",
+        "_parts_bytes",
         "_request",
         "_searched",
     )
@@ -87,6 +90,7 @@ class RequestParser:
         self._chunked: ChunkedBody | None = None
         self._missing = 0
         self._parts: list[bytes] = []
+        self._parts_bytes = 0
         self._is_over = False
 
     @property
@@ -96,6 +100,12 @@ class RequestParser:
         if self._request is not None:
             return Stage.BODY
         return Stage.HEAD if self._at < len(self._buffer) else BETWEEN
+
+    @property
+    def held_bytes(self) -> int:
+        """What has arrived and is not handed on yet."""
+        body = self._parts_bytes if self._chunked is None else len(self._chunked.body)
+        return len(self._buffer) - self._at + body
 
     def feed(self, data: bytes) -> None:
         if self._is_over:
@@ -141,6 +151,7 @@ class RequestParser:
         self._buffer, self._at = b"", 0
         self._request = self._chunked = None
         self._parts = []
+        self._parts_bytes = 0
 
     def _take_head(self) -> Event | None:
         taken = take_request(self._buffer, self._at, self._searched)
@@ -181,6 +192,9 @@ class RequestParser:
         part = self._buffer[self._at : self._at + self._missing]
         if part:
             self._parts.append(part)
+            self._parts_bytes += len(part)
+            if len(self._parts) > _PARTS_MAX:
+                self._parts = [b"".join(self._parts)]
             self._missing -= len(part)
             self._at += len(part)
         if self._missing:
@@ -195,6 +209,7 @@ class RequestParser:
         self._request = self._chunked = None
         if self._parts:
             self._parts = []
+            self._parts_bytes = 0
         if not request.keep_alive:
             self.end()
         return request

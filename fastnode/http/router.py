@@ -14,6 +14,7 @@ from fastnode.errors import DeadlineExceeded, DiskFull, OperationError, Overload
 from fastnode.flow import start
 from fastnode.http.codec import Codec, Operation, Rendered
 from fastnode.http.exchange import Exchange
+from fastnode.http.health import PATH_MARK, Health
 from fastnode.http.http1 import Request
 from fastnode.http.identity import IdentitySettings, identity_of
 from fastnode.http.json_codec import JsonCodec, is_json
@@ -30,6 +31,7 @@ from fastnode.queue.errors import (
 )
 
 _ALLOW: Final = b"Allow: %b\r\n" % b", ".join(METHODS)
+_RECEIVE: Final = b"X-Fastnode-Receive: %b\r\n"
 _UNAVAILABLE: Final = "The service is unavailable at the moment. Please try again."
 _UNAVAILABLE_TEXTS: Final[Mapping[type[OperationError], str]] = {
     Overloaded: "The service is overloaded. Please try again.",
@@ -48,7 +50,9 @@ class Router:
         identity: IdentitySettings,
         request_ids: Callable[[], str],
         log: logging.Logger,
+        health: Health | None = None,
     ) -> None:
+        self._health = health
         self._service = service
         self._identity = identity_of(identity)
         self._request_ids = request_ids
@@ -59,6 +63,9 @@ class Router:
         self._lane = SendLane(self._identity, service, request_ids, self._fail)
 
     def respond(self, request: Request, exchange: Exchange) -> None:
+        # The first look is nearly free, and SDKs post everything to the root.
+        if request.target != b"/" and self._is_health(request, exchange):
+            return
         if self._lane.take(request, exchange):
             return
         if is_json(request):
@@ -68,6 +75,10 @@ class Router:
             self._run(codec, request, exchange)
         else:
             exchange.reply(405, _ALLOW + TEXT, b"method not allowed\n")
+
+    def _is_health(self, request: Request, exchange: Exchange) -> bool:
+        health = self._health if PATH_MARK in request.target else None
+        return health is not None and health.respond(request, exchange)
 
     def _run(self, codec: Codec, request: Request, exchange: Exchange) -> None:
         request_id = self._request_ids()
@@ -145,6 +156,7 @@ class _HttpCall(Call):
         self.request_id = request_id
         self.is_gone = False
         self.on_gone = None
+        self.explanation = None
         self._request = request
         self._exchange = exchange
         self._codec = codec
@@ -165,6 +177,10 @@ class _HttpCall(Call):
     def trace_header(self) -> str | None:
         value = self._request.headers.get(TRACE_HEADER)
         return value.decode("latin-1") if value else None
+
+    @property
+    def wants_explanation(self) -> bool:
+        return self._request.headers.get(b"x-fastnode-explain") == b"1"
 
     @property
     def source_ip(self) -> str | None:
@@ -190,6 +206,9 @@ class _HttpCall(Call):
             return
         if error is None:
             rendered = self._codec.encode(self._operation, result, request_id)
+            if self.explanation is not None:
+                status, headers, body = rendered
+                rendered = status, headers + _RECEIVE % self.explanation.encode(), body
         elif isinstance(error, SqsError):
             rendered = self._codec.encode_error(error, request_id, error.retry_after_seconds)
         elif isinstance(error, OperationError):

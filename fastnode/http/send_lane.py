@@ -62,7 +62,7 @@ class SendLane:
         settings, group = queue.settings, queue.group
         if not body or len(body) > settings.maximum_message_size:
             return False
-        if settings.delay_seconds or settings.is_fifo:
+        if settings.delay_seconds or settings.is_fifo or queue.tenants is not None:
             return False
         pending = _Pending(request, exchange, queue, self._request_ids, self._fail)
         try:

@@ -25,6 +25,7 @@ class HttpServer:
         self.respond = respond
         self.coarse_now = now()
         self.is_draining = False
+        self.held_bytes = 0
         self._now = now
         self._connections: set[Connection] = set()
         self._listener: asyncio.Server | None = None

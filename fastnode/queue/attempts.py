@@ -39,8 +39,8 @@ _DECODER: Final = msgspec.msgpack.Decoder(Attempt)
 
 
 def plan(queue: LiveQueue, txn: Txn, attempt_id: str, messages: Sequence[Taken], at: int) -> None:
-    """Remember what this receive takes, hidden until `at`."""
-    if not messages:
+    """Remember what this receive takes, hidden until `at`. Of two at the same time, the first."""
+    if not messages or queue.group.latches.is_held(queue.messages.attempt_key(attempt_id)):
         return
     positions = [encode_position(taken.position) for taken in messages]
     attempt = Attempt(txn.commit_ts, at, positions)

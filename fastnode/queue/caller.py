@@ -31,7 +31,7 @@ class Call:
     written.
     """
 
-    __slots__ = ("action", "caller", "is_gone", "on_gone", "request_id")
+    __slots__ = ("action", "caller", "explanation", "is_gone", "on_gone", "request_id")
 
     def __init__(self, caller: Caller, action: str, request_id: str) -> None:
         self.caller = caller
@@ -39,11 +39,17 @@ class Call:
         self.request_id = request_id
         self.is_gone = False
         self.on_gone: Callable[[], None] | None = None
+        self.explanation: str | None = None
 
     @property
     def trace_header(self) -> str | None:
         """What the transport carried for X-Ray."""
         return None
+
+    @property
+    def wants_explanation(self) -> bool:
+        """Whether the caller asked how a receive spent its budget; then `explanation` is set."""
+        return False
 
     @property
     def source_ip(self) -> str | None:

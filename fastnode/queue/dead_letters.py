@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fastnode.queue.live import LiveQueue, Taken
-from fastnode.queue.outbox import Posted, letter_of, post
+from fastnode.queue.outbox import Posted, post_all
 from fastnode.queue.plans import plan_removal
 from fastnode.queue.queue_url import build_arn
 from fastnode.queue.redrive_policy import allows
@@ -35,9 +35,8 @@ def destination(service: Service, queue: LiveQueue) -> Destination | None:
 
 def plan(
     queue: LiveQueue, destination: Destination, txn: Txn, dead: Sequence[Taken]
-) -> Posted | None:
+) -> list[Posted]:
     """The messages leave the queue in this transaction and are letters from then on."""
-    letters = [letter_of(queue, destination.target, taken) for taken in dead]
     for taken in dead:
         plan_removal(queue, txn, taken.position, taken.state, taken.record)
-    return post(txn, queue.group, destination.target.group, letters)
+    return post_all(txn, queue, [(taken, destination.target) for taken in dead])

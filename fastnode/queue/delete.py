@@ -5,6 +5,7 @@ it; on a FIFO queue only one that is still good.
 from collections.abc import Mapping, Sequence
 
 from fastnode import native
+from fastnode.flow import gather
 from fastnode.native import MessageState
 from fastnode.queue import batch, validate
 from fastnode.queue.api import (
@@ -18,7 +19,7 @@ from fastnode.queue.caller import Call
 from fastnode.queue.errors import SqsError, receipt_handle_expired
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.plans import plan_removal
-from fastnode.queue.receipt import Delivery, open_receipt
+from fastnode.queue.receipt import Delivery, by_shard, open_receipt
 from fastnode.queue.service import Service
 from fastnode.store.txn import Txn
 
@@ -62,18 +63,33 @@ async def delete_message_batch(
 async def _delete(
     service: Service, call: Call, queue_url: str | None, deliveries: Sequence[Delivery]
 ) -> dict[str, SqsError]:
-    """What is already gone counts as deleted; a handle from before a purge names nothing. Returns
-    the handles that are no longer good.
-    """
+    """One transaction for each partition. Returns the handles that are no longer good."""
+    parts = [
+        _delete_in(service, call, queue_url, shard, some)
+        for shard, some in by_shard(deliveries, lambda delivery: delivery.shard)
+    ]
+    errors = await gather(parts) if len(parts) > 1 else [await part for part in parts]
+    return {handle: error for part in errors for handle, error in part.items()}
+
+
+async def _delete_in(
+    service: Service,
+    call: Call,
+    queue_url: str | None,
+    queue: LiveQueue,
+    deliveries: Sequence[Delivery],
+) -> dict[str, SqsError]:
+    """What is already gone counts as deleted; a handle from before a purge names nothing."""
     while True:
-        queue = await service.queue(call, queue_url)
         current = [one for one in deliveries if one.generation == queue.generation]
         positions = dict.fromkeys(delivery.position for delivery in current)
         keys = [queue.messages.state_key(position) for position in positions]
-        blocked = queue.group.latches.wait_for(keys)
+        blocked = queue.group.latches.wait_for((queue.keys.generation, *keys))
         if blocked is None:
             break
         await blocked
+        # Whoever waited must not work on a queue that is gone.
+        await service.queue(call, queue_url)
     states = queue.group.get_many(keys) if keys else []
     found = {
         position: native.decode_state(state)
@@ -85,7 +101,7 @@ async def _delete(
     txn = queue.group.begin(service.new_request())
     errors: dict[str, SqsError] = {}
     if queue.settings.is_fifo:
-        over = [one for one in current if _is_over(one, found, txn.commit_ts)]
+        over = [one for one in current if _is_over(queue, one, found, txn.commit_ts)]
         errors = {delivery.handle: receipt_handle_expired(delivery.handle) for delivery in over}
         good = {one.position for one in current if one.handle not in errors}
         found = {position: state for position, state in found.items() if position in good}
@@ -94,9 +110,13 @@ async def _delete(
     return errors
 
 
-def _is_over(delivery: Delivery, found: Mapping[int, MessageState], now: int) -> bool:
+def _is_over(
+    queue: LiveQueue, delivery: Delivery, found: Mapping[int, MessageState], now: int
+) -> bool:
+    """What retention has ended counts as gone, also in the moments until it is removed."""
     state = found.get(delivery.position)
-    return state is not None and delivery.is_over(state, now)
+    is_expired = (delivery.position >> 32) + queue.settings.retention_ms <= now >> 16
+    return state is not None and not is_expired and delivery.is_over(state, now)
 
 
 async def _remove(queue: LiveQueue, txn: Txn, found: Mapping[int, MessageState]) -> None:

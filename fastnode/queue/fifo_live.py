@@ -5,7 +5,7 @@ Groups take turns by the moment their first message became available. Both follo
 (`store/heads.py`); here is the mirror that makes choosing cheap, and who has taken which group.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from fastnode import config, native
@@ -14,6 +14,7 @@ from fastnode.queue.fifo_ready import Head, Ready
 from fastnode.queue.live import Choice, Counts, LiveQueue, Taken
 from fastnode.queue.plans import group_of
 from fastnode.store.keyspace import POSITION_BYTES, split_head_key
+from fastnode.store.records import QueueRecord
 from fastnode.store.txn import Txn
 
 # As many groups may be passed over because somebody is changing their first message.
@@ -23,6 +24,11 @@ _DELAYED_COUNTED_MAX: Final = 100_000
 
 
 class FifoQueue(LiveQueue):
+    def change(self, record: QueueRecord) -> None:
+        """A shorter delay makes messages available that wait already."""
+        super().change(record)
+        self._wake()
+
     def restart(self, generation: int) -> None:
         super().restart(generation)
         self.ready = Ready()
@@ -42,6 +48,7 @@ class FifoQueue(LiveQueue):
             and not choice.is_cut_short
             and len(barren) < _PASSED_OVER_MAX
         ):
+            self._load_ready(now)
             head = self.ready.take(now, self.delay)
             if head is None:
                 break
@@ -64,17 +71,26 @@ class FifoQueue(LiveQueue):
         self, head: Head, limit: int, now: int, receives_max: int, choice: Choice
     ) -> bool:
         """Take what the group delivers, in order; False if that is nothing at all."""
-        keys, count = self.messages, len(choice.all)
-        begin = keys.group_key(head.group_id, head.position)
-        end = native.prefix_end(keys.group_prefix(head.group_id))
-        for row in self.group.scan_keys(begin, end, _GROUP_ROWS):
-            taken = self._available(keys.group_position(row), now)
+        count = len(choice.all)
+        for position in self._positions(head):
+            self.scanned += 1
+            taken = self._available(position, now)
             if taken is None:
                 break
             self._sort_out(taken, now, receives_max, choice)
             if len(choice.messages) >= limit or choice.is_cut_short:
                 break
         return len(choice.all) > count
+
+    def _positions(self, head: Head) -> Iterator[int]:
+        """Of the group's messages, in order; who takes of them has had enough at some time."""
+        keys = self.messages
+        begin = keys.group_key(head.group_id, head.position)
+        end = native.prefix_end(keys.group_prefix(head.group_id))
+        while rows := self.group.scan_keys(begin, end, _GROUP_ROWS):
+            for row in rows:
+                yield keys.group_position(row)
+            begin = rows[-1] + b"\x00"
 
     def _available(self, position: int, now: int) -> Taken | None:
         """The message, unless it is invisible; one that somebody is changing counts as that."""
@@ -102,10 +118,12 @@ class FifoQueue(LiveQueue):
     def _delayed_count(self, now: int) -> int:
         if not self.delay:
             return 0
-        keys = self.messages
-        begin = keys.data_key(max(now - self.delay + 1, 0) << 16)
-        end = native.prefix_end(keys.data)
-        return len(self.group.scan_keys(begin, end, _DELAYED_COUNTED_MAX))
+        keys, scan, limit = self.messages, self.group.scan_keys, _DELAYED_COUNTED_MAX
+        first = max(now - self.delay + 1, 0) << 16
+        sent = scan(keys.data_key(first), native.prefix_end(keys.data), limit)
+        # What somebody has received is not delayed, however long the delay has become since.
+        received = scan(keys.state_key(first), native.prefix_end(keys.state), limit)
+        return len(sent) - len(received)
 
     # --- what transactions did ---------------------------------------------------------------
 
@@ -151,7 +169,7 @@ class FifoQueue(LiveQueue):
         self._load_ready(now)
         return self.ready.has_due(now, self.delay)
 
-    def _next_at(self) -> int | None:
+    def next_at(self) -> int | None:
         return self.ready.next_at(self.delay)
 
     def _catch_up(self, now: int) -> None:
@@ -160,8 +178,8 @@ class FifoQueue(LiveQueue):
 
     def _load_ready(self, now: int) -> None:
         keys = self.messages
-        while self.ready.needs_page(now):
-            begin = keys.ready_key(self.ready.horizon, 0)
+        while self.ready.needs_page(now, self.delay):
+            begin = keys.ready_key(*self.ready.horizon)
             rows = self.group.scan(begin, native.prefix_end(keys.ready), config.READY_PAGE)
             heads = [Head(*keys.split_ready_key(key), group.decode()) for key, group in rows]
             self.ready.load(heads, is_last=len(rows) < config.READY_PAGE)

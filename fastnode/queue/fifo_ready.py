@@ -11,7 +11,9 @@ from typing import Final, NamedTuple
 
 from fastnode import config
 
-_NO_HORIZON: Final = 1 << 64
+# A place in the stored order: when, and which position.
+_Place = tuple[int, int]
+_NO_HORIZON: Final = (1 << 64, 0)
 
 
 class Head(NamedTuple):
@@ -34,7 +36,7 @@ class Head(NamedTuple):
 class Ready:
     """A group that a receive has taken is known to nobody until it is given back."""
 
-    __slots__ = ("_heaps", "_horizon", "_known", "_taken")
+    __slots__ = ("_heaps", "_horizon", "_known", "_size_max", "_taken")
 
     def __init__(self) -> None:
         # One heap of heads that wait for the queue's delay, one of those that do not: in each the
@@ -42,33 +44,41 @@ class Ready:
         self._heaps: tuple[list[Head], list[Head]] = ([], [])
         self._known: dict[str, Head] = {}
         self._taken: set[str] = set()
-        self._horizon = 0
+        self._horizon: _Place = (0, 0)
+        self._size_max = 4 * config.READY_PAGE
 
     @property
-    def horizon(self) -> int:
+    def horizon(self) -> _Place:
         return self._horizon
 
     @property
     def has_taken(self) -> bool:
         return bool(self._taken)
 
-    def needs_page(self, now: int) -> bool:
-        return self._horizon <= now or (not self._known and self._horizon < _NO_HORIZON)
+    def needs_page(self, now: int, delay: int) -> bool:
+        """Whether a group beyond the horizon may be due, and before all that are known."""
+        if self._horizon[0] > now:
+            return False
+        first = min(((head.due_at(delay), head.position) for head in self._tops()), default=None)
+        return first is None or first >= self._horizon
 
     def load(self, page: Sequence[Head], *, is_last: bool) -> None:
-        """Rows from the horizon on. What shares the last one's time comes with the next page."""
-        self._horizon = _NO_HORIZON if is_last else page[-1].available_at
+        """Rows from the horizon on."""
+        self._horizon = _NO_HORIZON if is_last else (page[-1].available_at, page[-1].position + 1)
+        # Where groups wait for the queue's delay, what is due may lie behind more than a page of
+        # them: to drop those and read them again would never end.
+        self._size_max = max(self._size_max, 2 * (len(self._known) + len(page)))
         for head in page:
             self.put(head)
 
     def put(self, head: Head) -> None:
         """The group's first message is this one now."""
         self._known.pop(head.group_id, None)
-        if head.group_id in self._taken or head.available_at >= self._horizon:
+        if head.group_id in self._taken or head >= self._horizon:
             return
         self._known[head.group_id] = head
         heapq.heappush(self._heaps[head.is_unreceived], head)
-        if len(self._heaps[0]) + len(self._heaps[1]) > 4 * config.READY_PAGE:
+        if len(self._heaps[0]) + len(self._heaps[1]) > self._size_max:
             self._shrink()
 
     def forget(self, group_id: str) -> None:
@@ -97,7 +107,7 @@ class Ready:
         """When the next group becomes due, or the next page has to be read."""
         times = [head.due_at(delay) for head in self._tops()]
         if self._horizon < _NO_HORIZON:
-            times.append(self._horizon)
+            times.append(self._horizon[0])
         return min(times, default=None)
 
     def _tops(self) -> list[Head]:
@@ -113,8 +123,9 @@ class Ready:
         """Keep the earliest rows; the rest stays in the engine."""
         heads = sorted(self._known.values())
         if len(heads) > config.READY_PAGE:
-            self._horizon = heads[config.READY_PAGE].available_at
-        kept = [head for head in heads if head.available_at < self._horizon]
+            self._horizon = heads[config.READY_PAGE][:2]
+        self._size_max = 4 * config.READY_PAGE
+        kept = heads[: config.READY_PAGE]
         self._known = {head.group_id: head for head in kept}
         for is_unreceived, heap in enumerate(self._heaps):
             heap[:] = [head for head in kept if head.is_unreceived == is_unreceived]

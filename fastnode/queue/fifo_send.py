@@ -5,9 +5,12 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from fastnode import config, native
+from fastnode.flow import gather
+from fastnode.queue.caller import Call
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.message_attributes import encode_extras
 from fastnode.queue.plans import plan_index_rows
+from fastnode.queue.receipt import by_shard
 from fastnode.queue.service import Service
 from fastnode.queue.validate import ValidSend
 from fastnode.store.keyspace import POSITION_BYTES, encode_position
@@ -25,28 +28,46 @@ class Sent(NamedTuple):
     sequence_number: str
 
 
-def sequence_number(position: int, partition: int = 0) -> str:
+def sequence_number(queue: LiveQueue, position: int) -> str:
     """Rises with the log, is unique in the queue and needs no counter."""
+    partition = max(queue.partition, 0)
     number = (position >> 16) * 512 + partition * 16 + (position & 0xFFFF)
     return f"{number:0{_DIGITS}d}"
 
 
 async def store(
-    service: Service, queue: LiveQueue, sender: str, messages: Sequence[ValidSend]
+    service: Service, queue: LiveQueue, call: Call, messages: Sequence[ValidSend]
 ) -> list[Sent]:
-    """One transaction for the whole call; on return everything in the answer is durable."""
+    """One transaction for each partition; on return everything in the answer is durable."""
     queue.group.require_room()
-    keys = [_dedup_key(queue, valid) for valid in messages]
+    numbered = list(enumerate(messages))
+    parts = by_shard(numbered, lambda item: queue.shard_for(item[1].extras.group_id or ""))
+    sender = call.caller.sender_id
+    works = [_store_in(service, shard, sender, some) for shard, some in parts]
+    results = await gather(works) if len(works) > 1 else [await work for work in works]
+    sent = {
+        number: one
+        for (_, some), part in zip(parts, results, strict=True)
+        for (number, _), one in zip(some, part, strict=True)
+    }
+    return [sent[number] for number in range(len(messages))]
+
+
+async def _store_in(
+    service: Service, queue: LiveQueue, sender: str, messages: Sequence[tuple[int, ValidSend]]
+) -> list[Sent]:
+    """Entries keep the number that they have in the call."""
+    keys = [_dedup_key(queue, valid) for _, valid in messages]
     while (blocked := queue.group.latches.wait_for(keys)) is not None:
         await blocked
     originals = dict(zip(keys, queue.group.get_many(keys), strict=True))
     txn = queue.group.begin(service.new_request())
     sent: list[Sent] = []
-    for entry, (key, valid) in enumerate(zip(keys, messages, strict=True)):
+    for key, (entry, valid) in zip(keys, messages, strict=True):
         original = originals[key]
         if original is None or not _is_recent(original, txn.commit_ts):
             originals[key] = original = _plan(queue, txn, entry, key, valid, sender)
-        sent.append(_answer(original, valid))
+        sent.append(_answer(queue, original, valid))
     if txn.writes:
         txn.check(queue.keys.generation)
         await queue.group.submit(txn)
@@ -66,11 +87,11 @@ def _is_recent(original: bytes, now: int) -> bool:
     return (now >> 16) - (sent_at >> 16) < config.DEDUPLICATION_MS
 
 
-def _answer(original: bytes, valid: ValidSend) -> Sent:
+def _answer(queue: LiveQueue, original: bytes, valid: ValidSend) -> Sent:
     position = int.from_bytes(original[_ID_BYTES:], "big")
     body_md5 = hashlib.md5(valid.body, usedforsecurity=False).hexdigest()
     message_id = native.message_id_text(original[:_ID_BYTES])
-    return Sent(message_id, body_md5, sequence_number(position))
+    return Sent(message_id, body_md5, sequence_number(queue, position))
 
 
 def _plan(

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from fastnode import native
-from fastnode.native import MESSAGE_MOVED, PlannedSend
+from fastnode.native import MESSAGE_FILED, MESSAGE_MOVED, MessageRecord, PlannedSend
+from fastnode.queue.fair import plan_filing
+from fastnode.queue.fair_shares import NOBODY
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.message_attributes import Moved, decode_extras, encode_extras
-from fastnode.queue.outbox import Letter, Numbered, Queues
+from fastnode.queue.outbox import Letter, Numbered, Queues, shard_of
 from fastnode.queue.plans import plan_index_rows
 from fastnode.queue.queue_url import build_arn
 from fastnode.queue.redrive_policy import allows
@@ -43,7 +45,7 @@ async def deliver(
     arrivals: list[tuple[LiveQueue, PlannedSend]] = []
     refusals: set[int] = set()
     for entry, (number, letter) in enumerate(fresh):
-        target = targets[letter.target, letter.incarnation]
+        target = targets[number]
         if target is None or not _is_admitted(target, letter):
             refusals.add(number)
         else:
@@ -59,12 +61,10 @@ async def deliver(
 
 async def _targets(
     queues: Queues, group: Group, source: int, letters: Sequence[Numbered]
-) -> dict[tuple[bytes, int], LiveQueue | None]:
-    """The queues that the letters name, by segment and incarnation, once nobody changes them."""
+) -> dict[int, LiveQueue | None]:
+    """The queue that each letter is for, by its number, once nobody changes them."""
     while True:
-        targets = {
-            (letter.target, letter.incarnation): _target(queues, letter) for _, letter in letters
-        }
+        targets = {number: _target(queues, letter) for number, letter in letters}
         keys = [queue.keys.generation for queue in targets.values() if queue is not None]
         blocked = group.latches.wait_for([inbox_key(source), *keys])
         if blocked is None:
@@ -75,7 +75,9 @@ async def _targets(
 def _target(queues: Queues, letter: Letter) -> LiveQueue | None:
     """A queue that was deleted and made anew is not the one that was meant."""
     queue = queues.find(*native.split_queue_segment(letter.target))
-    return queue if queue is not None and queue.record.incarnation == letter.incarnation else None
+    if queue is None or queue.record.incarnation != letter.incarnation:
+        return None
+    return shard_of(queue, native.decode_message(letter.stored))
 
 
 def _is_admitted(target: LiveQueue, letter: Letter) -> bool:
@@ -130,12 +132,26 @@ def _plan_arrival(queue: LiveQueue, txn: Txn, entry: int, letter: Letter) -> Pla
         extras = replace(extras, deduplication_id=native.message_id_text(new.message_id))
         new = new._replace(sent_ms=txn.commit_ts >> 16)
     new = new._replace(extras=encode_extras(extras))
+    if not queue.settings.is_fifo:
+        new = _filed(queue, txn, position, new, extras.group_id)
     record = native.encode_message(*new)
     txn.check(queue.keys.generation)
     txn.put_fresh(queue.messages.data_key(position), record)
     plan_index_rows(queue, txn, position, new)
     txn.add(queue.messages.total, 1)
     return PlannedSend(native.message_id_text(new.message_id), new.body_md5.hex(), position, record)
+
+
+def _filed(
+    queue: LiveQueue, txn: Txn, position: int, record: MessageRecord, group_id: str | None
+) -> MessageRecord:
+    """Under its tenant, if the queue is fair; see `fair.py`."""
+    if group_id is not None:
+        queue.tell_tenants_apart(txn.commit_ts)
+    if queue.tenants is None:
+        return record
+    plan_filing(queue.messages, txn, position, group_id or NOBODY)
+    return record._replace(flags=record.flags | MESSAGE_FILED)
 
 
 def _moved(letter: Letter, before: Moved | None) -> Moved:

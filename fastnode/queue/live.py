@@ -5,18 +5,19 @@ did, in log order), and can be thrown away at any time: everything in it can be 
 engine.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from fastnode import config, native
 from fastnode.native import MESSAGE_MOVED, MessageRecord, MessageState, PlannedSend
 from fastnode.queue.attributes import settings_of
+from fastnode.queue.fair import Tenants
 from fastnode.queue.long_poll import Alarm, Waiter, Waiters
 from fastnode.queue.message_attributes import Moved, decode_extras
 from fastnode.queue.policy import policy_of
 from fastnode.queue.throttle import Throttle, throttle_of
 from fastnode.queue.timers import Timer, Timers
-from fastnode.queue.waiting import Waiting
+from fastnode.queue.waiting import Item, Waiting
 from fastnode.store.group import Group
 from fastnode.store.keyspace import MessageKeys, QueueKeys
 from fastnode.store.records import QueueRecord
@@ -81,10 +82,17 @@ class Counts(NamedTuple):
 
 class LiveQueue:
     def __init__(
-        self, group: Group, keys: QueueKeys, generation: int, record: QueueRecord, alarm: Alarm
+        self,
+        group: Group,
+        keys: QueueKeys,
+        generation: int,
+        record: QueueRecord,
+        alarm: Alarm,
+        partition: int = native.UNPARTITIONED,
     ) -> None:
         self.group = group
         self.keys = keys
+        self.partition = partition
         self.account, self.region, self.name = native.split_queue_segment(keys.segment)
         self._alarm = alarm
         self.waiters = Waiters()
@@ -98,15 +106,20 @@ class LiveQueue:
         self.settings = settings_of(record.attributes)
         self.policy = policy_of(record.attributes)
         self.throttle = throttle_of(self.settings.limits, self.throttle)
+        self.receipt_secret = _receipt_secret(record.secret, self.partition)
 
     def restart(self, generation: int) -> None:
         """The queue was purged: nothing of the old generation counts any more."""
         self.generation = generation
-        self.messages = MessageKeys(self.keys.segment, generation)
+        self.messages = MessageKeys(self.keys.segment, generation, self.partition)
         mark = self.group.get(self.messages.mark)
         self.waiting = Waiting(int.from_bytes(mark or b"", "big"))
+        self._waiting_end = native.prefix_end(self.messages.data)
         self.timers = Timers()
+        self.tenants: Tenants | None = None
         self._page_rows = _FIRST_PAGE_ROWS
+        # Rows that receives have looked at so far.
+        self.scanned = 0
         # Retention has removed everything before it; see retention.py.
         self.swept_to = 0
         self._has_arrivals = self.group.counter(self.messages.arrived) > 0
@@ -115,6 +128,17 @@ class LiveQueue:
         """The queue was deleted."""
         self._alarm.clear()
         self.waiters.end_all()
+
+    @property
+    def shards(self) -> Sequence["LiveQueue"]:
+        """Where its messages are: here, unless the queue has partitions."""
+        return (self,)
+
+    def shard_for(self, _group_id: str) -> "LiveQueue":
+        return self
+
+    def tell_tenants_apart(self, commit_ts: int) -> None:
+        """What is planned from that time on is filed under its tenant; see `fair.py`."""
 
     @property
     def is_idle(self) -> bool:
@@ -143,6 +167,7 @@ class LiveQueue:
                     break
                 self._load_waiting()
                 continue
+            self.scanned += 1
             position, stored = item
             taken = Taken(position, stored, native.decode_message(stored), None)
             is_expired = self._is_expired(taken, now)
@@ -160,6 +185,16 @@ class LiveQueue:
     def settled(self, choice: Choice) -> None:
         """The receive is through; what it did to each message was reported before."""
 
+    def claim(self, position: int) -> int:
+        """Waiting messages from there on are being taken; see `Waiting.claim`."""
+        return self.waiting.claim(position)
+
+    def withdraw(self, positions: Collection[int], through: int) -> None:
+        self.waiting.withdraw(positions, through)
+
+    def withdrawn(self, positions: Collection[int], remaining: Sequence[Item]) -> None:
+        self.waiting.withdrawn(positions, remaining)
+
     def has_available(self) -> bool:
         return self.timers.has_due or self.waiting.has_messages
 
@@ -173,25 +208,40 @@ class LiveQueue:
 
     def _choose_due(self, limit: int, now: int, receives_max: int, choice: Choice) -> None:
         latched: list[tuple[int, bool]] = []
+        aside = 0
         while (
             len(choice.messages) < limit
-            and len(latched) + len(choice.expired) < _PASSED_OVER_MAX
+            and len(latched) + len(choice.expired) + aside < _PASSED_OVER_MAX
             and len(choice.dead) < _DEAD_MAX
         ):
             due = self.timers.take()
             if due is None:
                 break
-            state_key = self.messages.state_key(due[0])
-            if self.group.latches.is_held(state_key):
+            self.scanned += 1
+            if self.group.latches.is_held(self.messages.state_key(due[0])):
                 latched.append(due)
                 continue
-            state, stored = self.group.get_many((state_key, self.messages.data_key(due[0])))
-            assert state is not None and stored is not None, "a timer without its message"
-            record = native.decode_message(stored)
-            taken = Taken(due[0], stored, record, native.decode_state(state))
-            self._sort_out(taken, now, receives_max, choice)
+            taken = self._read(due[0])
+            assert taken.state is not None, "a timer without its message"
+            if self._admits(taken.record, due, now):
+                self._sort_out(taken, now, receives_max, choice)
+            else:
+                aside += 1
         for position, was_received in latched:
             self.timers.put_back(position, was_received=was_received)
+
+    def _read(self, position: int) -> Taken:
+        keys = self.messages
+        state, stored = self.group.get_many((keys.state_key(position), keys.data_key(position)))
+        assert stored is not None, "an index row without its message"
+        record = native.decode_message(stored)
+        return Taken(
+            position, stored, record, None if state is None else native.decode_state(state)
+        )
+
+    def _admits(self, _record: MessageRecord, _due: tuple[int, bool], _now: int) -> bool:
+        """Whether a due message may be taken now."""
+        return True
 
     def _sort_out(self, taken: Taken, now: int, receives_max: int, choice: Choice) -> None:
         if self._is_expired(taken, now):
@@ -222,7 +272,7 @@ class LiveQueue:
         """
         keys, limit = self.messages, self._page_rows
         start = keys.data_key(self.waiting.next_position)
-        stored = self.group.scan(start, native.prefix_end(keys.data), limit)
+        stored = self.group.scan(start, max(start, self._waiting_end), limit)
         rows = [(keys.position_of(key), record) for key, record in stored]
         taken: list[int] = []
         if rows:
@@ -306,7 +356,7 @@ class LiveQueue:
         """Whether time alone has made a message available."""
         return self.timers.has_due
 
-    def _next_at(self) -> int | None:
+    def next_at(self) -> int | None:
         """When time alone will."""
         return self.timers.next_at()
 
@@ -315,11 +365,19 @@ class LiveQueue:
         if deadline_ms is None:
             self._alarm.clear()
             return
-        next_at = self._next_at()
+        next_at = self.next_at()
         if next_at is not None:
             # A timer is due once the clock has passed its counter bits too: the millisecond after.
             deadline_ms = min(deadline_ms, (next_at >> 16) + 1)
         self._alarm.set(deadline_ms, now >> 16, self._ring)
+
+
+def _receipt_secret(secret: bytes, partition: int) -> bytes:
+    """Each partition signs its own handles, so that none passes for another partition's."""
+    if partition == native.UNPARTITIONED:
+        return secret
+    number = int.from_bytes(secret, "big") ^ (partition + 1)
+    return number.to_bytes(len(secret), "big")
 
 
 def _next_page_rows(rows: int, average_bytes: int) -> int:

@@ -4,7 +4,7 @@ Each step takes messages by the same claims as a receive, and in one transaction
 them as letters and counts them. So a task goes on after a crash exactly where it was.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -27,7 +27,7 @@ from fastnode.queue.move_record import (
     decode_task,
     encode_task,
 )
-from fastnode.queue.outbox import Letter, Outbox, Posted, Queues, letter_of, post
+from fastnode.queue.outbox import Outbox, Queues, post_all
 from fastnode.queue.plans import plan_claim, plan_removal
 from fastnode.queue.queue_url import parse_arn
 from fastnode.store.group import Group
@@ -186,7 +186,8 @@ class _Runner:
         for taken in choice.all:
             plan_removal(queue, txn, taken.position, taken.state, taken.record)
         claimed = plan_claim(queue, txn, choice)
-        posted = self._post(queue, task, txn, batch)
+        messages = zip(choice.messages, batch.targets, strict=True)
+        posted = post_all(txn, queue, messages, task.started_at)
         count = len(choice.messages)
         txn.put(self._key, encode_task(replace(task, moved=task.moved + count)))
         outcome = group.submit(txn)
@@ -204,12 +205,3 @@ class _Runner:
         for letter in posted:
             await self._outbox.settled(letter)
         return count * 1000 // task.rate if task.rate else 0
-
-    def _post(self, queue: LiveQueue, task: MoveTask, txn: Txn, batch: _Batch) -> Sequence[Posted]:
-        letters: dict[int, list[Letter]] = {}
-        for taken, target in zip(batch.choice.messages, batch.targets, strict=True):
-            letter = letter_of(queue, target, taken, task.started_at)
-            letters.setdefault(target.group.number, []).append(letter)
-        groups = self._queues.groups
-        posted = [post(txn, queue.group, groups[number], some) for number, some in letters.items()]
-        return [last for last in posted if last is not None]

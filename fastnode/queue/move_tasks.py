@@ -25,6 +25,7 @@ from fastnode.queue.errors import (
     missing_parameter,
     over_limit,
     resource_not_found,
+    unsupported_operation,
 )
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.move_record import (
@@ -36,6 +37,7 @@ from fastnode.queue.move_record import (
     encode_handle,
     encode_task,
 )
+from fastnode.queue.partitions import PartitionedQueue
 from fastnode.queue.queue_url import build_arn, parse_arn
 from fastnode.queue.service import Service
 from fastnode.store.keyspace import task_key, tasks_prefix
@@ -48,6 +50,9 @@ async def start_message_move_task(
     service: Service, call: Call, request: StartMessageMoveTaskRequest
 ) -> StartMessageMoveTaskResponse:
     source = await _source(service, call, request.source_arn)
+    if isinstance(source, PartitionedQueue):
+        text = "A queue with partitions cannot be the source of a message move task yet."
+        raise unsupported_operation(text)
     if not has_sources(service, source):
         raise invalid_parameter("Source queue must be configured as a Dead Letter Queue.")
     if request.destination_arn is not None:

@@ -12,7 +12,7 @@ one bounded batch at a time.
 """
 
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -21,8 +21,10 @@ from msgspec import Struct
 from fastnode import config, native
 from fastnode.errors import OperationError
 from fastnode.flow import Suspension, start
+from fastnode.native import MessageRecord
 from fastnode.queue.live import LiveQueue, Taken
 from fastnode.queue.long_poll import Alarm
+from fastnode.queue.message_attributes import decode_extras
 from fastnode.queue.move_record import decode_task, encode_task, refused_once
 from fastnode.queue.plans import plan_return
 from fastnode.queue.timers import Timer
@@ -51,6 +53,7 @@ class Letter(Struct, frozen=True, array_like=True, gc=False):
     stored: bytes
     state: bytes
     task: int
+    partition: int = native.UNPARTITIONED
 
 
 Numbered = tuple[int, Letter]
@@ -81,7 +84,25 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(Letter)
 
 
-def letter_of(queue: LiveQueue, target: LiveQueue, taken: Taken, task: int = 0) -> Letter:
+def post_all(
+    txn: Txn, queue: LiveQueue, messages: Iterable[tuple[Taken, LiveQueue]], task: int = 0
+) -> list[Posted]:
+    """Write letters, each to its target queue, in the transaction that removes the messages."""
+    letters: dict[int, list[Letter]] = {}
+    groups: dict[int, Group] = {}
+    for taken, target in messages:
+        shard = shard_of(target, taken.record)
+        groups[shard.group.number] = shard.group
+        letters.setdefault(shard.group.number, []).append(_letter(queue, target, taken, task))
+    return [_post(txn, queue.group, groups[number], some) for number, some in letters.items()]
+
+
+def shard_of(queue: LiveQueue, record: MessageRecord) -> LiveQueue:
+    """The partition that a message belongs to."""
+    return queue.shard_for(decode_extras(record.extras).group_id or "")
+
+
+def _letter(queue: LiveQueue, target: LiveQueue, taken: Taken, task: int) -> Letter:
     return Letter(
         target=target.keys.segment,
         incarnation=target.record.incarnation,
@@ -91,13 +112,11 @@ def letter_of(queue: LiveQueue, target: LiveQueue, taken: Taken, task: int = 0) 
         stored=taken.stored,
         state=b"" if taken.state is None else native.encode_state(*taken.state),
         task=task,
+        partition=queue.partition,
     )
 
 
-def post(txn: Txn, source: Group, target: Group, letters: Sequence[Letter]) -> Posted | None:
-    """Write letters in the transaction that removes their messages."""
-    if not letters:
-        return None
+def _post(txn: Txn, source: Group, target: Group, letters: Sequence[Letter]) -> Posted:
     prefix, first = outbox_prefix(target.number), txn.commit_ts << 16
     for index, letter in enumerate(letters):
         txn.put_fresh(prefix + encode_position(first + index), _ENCODER.encode(letter))
@@ -194,7 +213,7 @@ class _Carrier:
             txn.delete(prefix + encode_position(number))
         timers: list[tuple[LiveQueue, Timer]] = []
         for letter in returned:
-            queue = queues[letter.source]
+            queue = queues[letter.source, letter.partition]
             if queue is not None and queue.generation == letter.generation:
                 timers.append((queue, _plan_return(queue, txn, letter)))
         for key in {_task_key(letter) for letter in returned if letter.task}:
@@ -207,20 +226,25 @@ class _Carrier:
             queue.scheduled(timer)
             queue.applied(txn)
 
-    async def _sources(self, returned: Sequence[Letter]) -> dict[bytes, LiveQueue | None]:
-        """The queues that letters go back to, once nobody changes them or their tasks."""
+    async def _sources(
+        self, returned: Sequence[Letter]
+    ) -> dict[tuple[bytes, int], LiveQueue | None]:
+        """The queues that letters go back to, by segment and partition, once nobody changes them
+        or their tasks.
+        """
         while True:
-            segments = {letter.source for letter in returned}
-            queues = {
-                segment: self._queues.find(*native.split_queue_segment(segment))
-                for segment in segments
-            }
+            queues = {(one.source, one.partition): self._source_of(one) for one in returned}
             keys = [queue.keys.generation for queue in queues.values() if queue is not None]
             keys += [_task_key(letter) for letter in returned if letter.task]
             blocked = self._source.latches.wait_for(keys)
             if blocked is None:
                 return queues
             await blocked
+
+    def _source_of(self, letter: Letter) -> LiveQueue | None:
+        queue = self._queues.find(*native.split_queue_segment(letter.source))
+        shards = () if queue is None else queue.shards
+        return next((one for one in shards if one.partition == letter.partition), None)
 
 
 def _plan_return(queue: LiveQueue, txn: Txn, letter: Letter) -> Timer:

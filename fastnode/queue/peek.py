@@ -21,10 +21,11 @@ from fastnode.native import MessageRecord, MessageState
 from fastnode.queue.attributes import settings_of
 from fastnode.queue.live import TIMER_DELAYED, TIMER_RECEIVED
 from fastnode.queue.message_attributes import decode_extras
+from fastnode.queue.partitions import partition_generation
 from fastnode.queue.service import Service
 from fastnode.store.group import Group
-from fastnode.store.keyspace import MessageKeys, QueueKeys
-from fastnode.store.records import decode_queue
+from fastnode.store.keyspace import MessageKeys, PartitionKeys, QueueKeys
+from fastnode.store.records import QueueRecord, decode_queue
 
 VISIBLE: Final = "visible"
 DELAYED: Final = "delayed"
@@ -40,12 +41,15 @@ class BadCursor(FastnodeError):
     """The cursor is none of ours, or belongs to another queue or to what a purge removed."""
 
 
-class Cursor(Struct, frozen=True, forbid_unknown_fields=True):
-    """The last key that a page looked at, and the life of the queue that it belongs to."""
+class Cursor(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The last key that a page looked at (none: begin), and the life of the queue, or of its
+    partition, that it belongs to.
+    """
 
     v: int
     gen: int
     k: str
+    p: int = 0
 
     @property
     def key(self) -> bytes:
@@ -93,18 +97,49 @@ async def peek(
     stored = group.get(names.meta)
     if stored is None:
         return None
-    generation = service.generation_of(names).number
-    keys = MessageKeys(names.segment, generation)
+    record = decode_queue(stored)
+    cursor = decode_cursor(request.cursor) if request.cursor else None
+    partition = cursor.p if cursor else 0
+    if not 0 <= partition < record.partition_count:
+        raise BadCursor("the cursor belongs to another queue")
+    place = _place(service, names, record, partition)
+    messages, last_key = _page(place, record, request, cursor)
+    next_cursor = encode_cursor(place.generation, last_key, partition) if last_key else None
+    if last_key is None and partition + 1 < record.partition_count:
+        # One partition a page: the next one begins with the next.
+        following = _place(service, names, record, partition + 1)
+        next_cursor = encode_cursor(following.generation, b"", partition + 1)
+    return PeekPage(request.state, messages, next_cursor)
+
+
+class _Place(NamedTuple):
+    """Where messages of a queue, or of one of its partitions, are."""
+
+    group: Group
+    generation: int
+    keys: MessageKeys
+
+
+def _place(service: Service, names: QueueKeys, record: QueueRecord, partition: int) -> _Place:
+    if not record.partition_groups:
+        generation = service.generation_of(names).number
+        return _Place(service.group_of(names), generation, MessageKeys(names.segment, generation))
+    group = service.groups[record.partition_groups[partition]]
+    generation = partition_generation(group, PartitionKeys(names, partition)).number
+    return _Place(group, generation, MessageKeys(names.segment, generation, partition))
+
+
+def _page(
+    place: _Place, record: QueueRecord, request: PeekRequest, cursor: Cursor | None
+) -> tuple[list[PeekedMessage], bytes | None]:
+    group, generation, keys = place
     now = group.now()
     ranges = _ranges(group, keys, request.state, now)
-    if request.cursor:
-        ranges = _after(ranges, request.cursor, generation)
-    retention_ms = settings_of(decode_queue(stored).attributes).retention_ms
+    if cursor is not None:
+        ranges = _after(ranges, cursor, generation)
+    retention_ms = settings_of(record.attributes).retention_ms
     look = _Look(group, keys, request.body_bytes_max, (now >> 16) - retention_ms)
-    messages, last_key = _collect(look, ranges, request.limit)
-    return PeekPage(
-        request.state, messages, encode_cursor(generation, last_key) if last_key else None
-    )
+    return _collect(look, ranges, request.limit)
 
 
 # --- where messages of a state are stored ------------------------------------------------------
@@ -136,12 +171,13 @@ def _ranges(group: Group, keys: MessageKeys, state: str, now: int) -> list[_Rang
     ]
 
 
-def _after(ranges: list[_Range], text: str, generation: int) -> list[_Range]:
+def _after(ranges: list[_Range], cursor: Cursor, generation: int) -> list[_Range]:
     """What is left behind the cursor."""
-    cursor = decode_cursor(text)
     if cursor.gen != generation:
         raise BadCursor("the queue was purged or created anew since")
     key = cursor.key
+    if not key and cursor.p:
+        return ranges
     for index, each in enumerate(ranges):
         if key.startswith(each.prefix) and len(key) == len(each.begin):
             begin = max(each.begin, key + b"\x00")
@@ -236,8 +272,8 @@ def _shown(record: MessageRecord, state: MessageState | None, body_bytes_max: in
 _decoder: Final = msgspec.json.Decoder(Cursor)
 
 
-def encode_cursor(generation: int, key: bytes) -> str:
-    cursor = Cursor(_CURSOR_VERSION, generation, _to_base64(key))
+def encode_cursor(generation: int, key: bytes, partition: int = 0) -> str:
+    cursor = Cursor(_CURSOR_VERSION, generation, _to_base64(key), partition)
     return _to_base64(msgspec.json.encode(cursor))
 
 

@@ -4,6 +4,7 @@ back.
 
 from fastnode import native
 from fastnode.native import MESSAGE_MOVED, MessageRecord, MessageState
+from fastnode.queue.fair import plan_unfiling
 from fastnode.queue.live import TIMER_DELAYED, TIMER_RECEIVED, Choice, LiveQueue
 from fastnode.queue.message_attributes import decode_extras
 from fastnode.queue.timers import Timer
@@ -29,6 +30,8 @@ def plan_removal(
     if state is not None:
         txn.delete_fresh(keys.timer_key(state.visible_at, position))
         txn.add(keys.in_flight if state.nonce else keys.delayed, -1)
+    elif record is not None:
+        plan_unfiling(keys, txn, position, record)
     if record is not None and record.flags & MESSAGE_MOVED:
         txn.delete_fresh(keys.id_key(record.message_id))
         txn.delete_fresh(keys.age_key(record.sent_ms, position))
@@ -43,7 +46,7 @@ def plan_claim(queue: LiveQueue, txn: Txn, choice: Choice) -> int | None:
     txn.check(queue.keys.generation)
     first = min((taken.position for taken in choice.all if taken.state is None), default=None)
     if first is not None:
-        mark = queue.waiting.claim(first)
+        mark = queue.claim(first)
         txn.raise_to(queue.messages.mark, encode_position(mark))
     return first
 

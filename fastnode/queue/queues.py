@@ -38,9 +38,11 @@ from fastnode.queue.errors import (
     queue_name_exists,
     queue_not_accessible,
 )
-from fastnode.queue.fifo_attributes import deduplicates_per_group
+from fastnode.queue.fifo_attributes import deduplicates_per_group, partition_count_of
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.names_page import names_page
+from fastnode.queue.partition_admin import open_partitions, renew_partitions
+from fastnode.queue.partitions import PartitionedQueue
 from fastnode.queue.policy_access import has_access
 from fastnode.queue.queue_url import build_arn, build_url
 from fastnode.queue.service import Service
@@ -70,9 +72,8 @@ async def ensure_queue(service: Service, account: str, region: str, valid: Valid
     """The queue exists afterwards, with the attributes that were named."""
     keys = QueueKeys(account, region, valid.name)
     group = service.group_of(keys)
-    while (blocked := group.latches.wait_for((keys.meta, keys.generation))) is not None:
-        await blocked
-    existing = service.find(account, region, valid.name)
+    partition_groups = service.partition_groups(keys, partition_count_of(valid.attributes))
+    existing = await _existing(service, account, region, valid, partition_groups)
     if existing is not None:
         record = existing.record
         differing = differing_attribute(record.attributes, valid.supplied, record.partition_count)
@@ -86,15 +87,46 @@ async def ensure_queue(service: Service, account: str, region: str, valid: Valid
     now_ms = txn.commit_ts >> 16
     if service.is_strict and now_ms - generation.deleted_ms < WAIT_MS:
         raise queue_deleted_recently()
-    record = _new_record(txn, service.new_secret(), valid.attributes, valid.tags)
+    record = _new_record(txn, service.new_secret(), valid.attributes, valid.tags, partition_groups)
     txn.put(keys.meta, encode_queue(record))
     txn.put(keys.generation, encode_generation(Generation(generation.number + 1, 0)))
     plan_source(txn, keys, None, settings.redrive)
     await group.submit(txn)
 
 
+async def _existing(
+    service: Service,
+    account: str,
+    region: str,
+    valid: ValidCreate,
+    partition_groups: tuple[int, ...],
+) -> LiveQueue | None:
+    """The queue of the name, once nobody changes it; None if there may be one, and is none. Then
+    its partitions are open.
+    """
+    keys = QueueKeys(account, region, valid.name)
+    group = service.group_of(keys)
+    is_admitted = not partition_groups
+    while True:
+        blocked = group.latches.wait_for((keys.meta, keys.generation))
+        if blocked is not None:
+            await blocked
+            continue
+        existing = service.find(account, region, valid.name)
+        if existing is not None or is_admitted:
+            return existing
+        # Whoever is admitted looks again: another call may have created the queue meanwhile.
+        await service.partition_gate(valid.name, len(partition_groups))
+        await open_partitions(service, keys, partition_groups)
+        is_admitted = True
+
+
 def _new_record(
-    txn: Txn, secret: bytes, attributes: dict[str, str], tags: Mapping[str, str]
+    txn: Txn,
+    secret: bytes,
+    attributes: dict[str, str],
+    tags: Mapping[str, str],
+    partition_groups: tuple[int, ...],
 ) -> QueueRecord:
     now_ms = txn.commit_ts >> 16
     return QueueRecord(
@@ -104,15 +136,20 @@ def _new_record(
         purged_ms=0,
         secret=secret,
         hash_seed=int.from_bytes(txn.request[:8], "big"),
-        partition_count=1,
+        partition_count=len(partition_groups) or 1,
         attributes=attributes,
         tags=dict(tags),
         dedup_per_group=deduplicates_per_group(attributes),
+        partition_groups=partition_groups,
     )
 
 
 async def delete_queue(service: Service, call: Call, request: DeleteQueueRequest) -> None:
     queue = await unchanging_queue(service, call, request.queue_url)
+    if isinstance(queue, PartitionedQueue):
+        # First these: a deletion that is interrupted leaves an empty queue, not lost space.
+        await renew_partitions(service, queue, is_deleted=True)
+        queue = await unchanging_queue(service, call, request.queue_url)
     txn = queue.group.begin(service.new_request())
     txn.delete(queue.keys.meta)
     txn.drop(tasks_prefix(queue.keys.segment))
@@ -124,10 +161,13 @@ async def delete_queue(service: Service, call: Call, request: DeleteQueueRequest
 
 async def purge_queue(service: Service, call: Call, request: PurgeQueueRequest) -> None:
     queue = await unchanging_queue(service, call, request.queue_url)
-    txn = queue.group.begin(service.new_request())
-    now_ms = txn.commit_ts >> 16
+    now_ms = queue.group.now() >> 16
     if service.is_strict and now_ms - queue.record.purged_ms < WAIT_MS:
         raise purge_queue_in_progress(queue.name)
+    if isinstance(queue, PartitionedQueue):
+        await renew_partitions(service, queue, is_deleted=False)
+        queue = await unchanging_queue(service, call, request.queue_url)
+    txn = queue.group.begin(service.new_request())
     record = replace(queue.record, purged_ms=now_ms)
     txn.put(queue.keys.meta, encode_queue(record))
     generation = _plan_next_generation(queue, txn, deleted_ms=0)
@@ -164,7 +204,7 @@ async def get_queue_attributes(
     queue = await service.queue(call, request.queue_url)
     if not request.attribute_names:
         return GetQueueAttributesResponse()
-    await service.readable(queue.group)
+    await service.readable(queue.group, *(shard.group for shard in queue.shards))
     record = queue.record
     counts = queue.counts(queue.group.now())
     computed = Computed(

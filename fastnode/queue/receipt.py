@@ -1,16 +1,20 @@
 """What a receipt handle may do: open it, check that this queue issued it, find its message."""
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
 
 from fastnode import native
 from fastnode.native import MessageState
 from fastnode.queue.errors import receipt_handle_is_invalid
 from fastnode.queue.live import LiveQueue
 
+T = TypeVar("T")
+
 
 class Delivery(NamedTuple):
-    """Which message a handle names, and the receive that handed it out."""
+    """Which message a handle names, where, and the receive that handed it out."""
 
+    shard: LiveQueue
     handle: str
     generation: int
     position: int
@@ -33,9 +37,19 @@ def open_receipt(queue: LiveQueue, handle: str) -> Delivery:
         receipt = native.decode_receipt(handle)
     except ValueError:
         raise receipt_handle_is_invalid(handle) from None
-    if receipt.partition != native.UNPARTITIONED:
+    shard = next((one for one in queue.shards if one.partition == receipt.partition), None)
+    if shard is None or not native.receipt_is_genuine(shard.receipt_secret, receipt):
         raise receipt_handle_is_invalid(handle)
-    if not native.receipt_is_genuine(queue.record.secret, receipt):
-        raise receipt_handle_is_invalid(handle)
-    position = queue.position_of(receipt.message_id)
-    return Delivery(handle, receipt.generation, position, receipt.nonce)
+    position = shard.position_of(receipt.message_id)
+    return Delivery(shard, handle, receipt.generation, position, receipt.nonce)
+
+
+def by_shard(
+    items: Iterable[T], shard_of: Callable[[T], LiveQueue]
+) -> list[tuple[LiveQueue, list[T]]]:
+    """Items of one call, by the partition that they belong to, each part in its old order."""
+    parts: dict[int, tuple[LiveQueue, list[T]]] = {}
+    for item in items:
+        shard = shard_of(item)
+        parts.setdefault(shard.partition, (shard, []))[1].append(item)
+    return list(parts.values())

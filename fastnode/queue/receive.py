@@ -1,16 +1,18 @@
 """ReceiveMessage: one transaction for up to ten messages, and the wait for the first of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from fastnode import config, native
 from fastnode.errors import OperationError
+from fastnode.flow import gather
 from fastnode.native import MessageState
 from fastnode.queue import attempts, dead_letters, validate
 from fastnode.queue.api import Message, ReceiveMessageRequest, ReceiveMessageResponse
 from fastnode.queue.caller import Call
 from fastnode.queue.digest import attributes_md5
 from fastnode.queue.errors import too_many_in_flight
+from fastnode.queue.fair import plan_unfiling
 from fastnode.queue.fifo_send import sequence_number
 from fastnode.queue.live import TIMER_RECEIVED, Choice, LiveQueue, Taken
 from fastnode.queue.message_attributes import (
@@ -19,6 +21,7 @@ from fastnode.queue.message_attributes import (
     decode_extras,
     wire_values,
 )
+from fastnode.queue.partitions import PartitionedQueue
 from fastnode.queue.plans import plan_claim, plan_removal, plan_touch, unreceived_state
 from fastnode.queue.service import Service
 from fastnode.queue.timers import Timer
@@ -40,6 +43,29 @@ class _Received(NamedTuple):
     is_cut_short: bool
 
 
+class _Budget:
+    """What one look may take from all partitions together, how long it may last, and what it cost.
+
+    Choosing is timed; waiting and committing are not.
+    """
+
+    __slots__ = ("messages_left", "nanoseconds", "rows", "visited")
+
+    def __init__(self, messages: int) -> None:
+        self.messages_left = messages
+        self.visited = 0
+        self.rows = 0
+        self.nanoseconds = 0
+
+    @property
+    def is_spent(self) -> bool:
+        return not self.messages_left or self.nanoseconds > config.FANOUT_MS * 1_000_000
+
+    def explain(self) -> str:
+        microseconds = self.nanoseconds // 1_000
+        return f"partitions={self.visited};rows={self.rows};us={microseconds};remote=0"
+
+
 async def receive_message(
     service: Service, call: Call, request: ReceiveMessageRequest
 ) -> ReceiveMessageResponse:
@@ -49,21 +75,20 @@ async def receive_message(
     valid = validate.receive_message(request, queue.settings)
     deadline_ms = (queue.group.now() >> 16) + valid.wait_seconds * 1000
     if valid.attempt_id is not None:
-        again = await attempts.redeliver(
-            service, queue, valid.attempt_id, valid.visibility_timeout_ms
-        )
-        if again is not None:
-            received = _Received(queue, queue.generation, *again, is_cut_short=False)
-            return _answers(received, valid)
+        again = await _redelivered(service, queue, valid.attempt_id, valid)
+        if again:
+            return _answers(again, valid)
     passes_left = _PASSES_MAX
     while not call.is_gone:
-        received = await _receive_now(service, queue, valid)
-        if received.messages:
+        budget = _Budget(valid.messages_max)
+        received = await _receive_all(service, queue, valid, budget)
+        if call.wants_explanation:
+            call.explanation = budget.explain()
+        if any(part.messages for part in received):
             return await _handed_over(service, call, received, valid)
         passes_left -= 1
-        if not (received.is_cut_short and passes_left) and not await _wait(
-            queue, call, deadline_ms
-        ):
+        looks_again = passes_left > 0 and any(part.is_cut_short for part in received)
+        if not looks_again and not await _wait(queue, call, deadline_ms):
             break
         # The world may have changed during the wait: a queue that is gone has nothing to give.
         found = service.find(queue.account, queue.region, queue.name)
@@ -71,6 +96,45 @@ async def receive_message(
             break
         queue = await service.queue(call, request.queue_url)
     return EMPTY
+
+
+async def _redelivered(
+    service: Service, queue: LiveQueue, attempt_id: str, valid: ValidReceive
+) -> list[_Received]:
+    parts = await gather(
+        attempts.redeliver(service, shard, attempt_id, valid.visibility_timeout_ms)
+        for shard in queue.shards
+    )
+    return [
+        _Received(shard, shard.generation, *part, is_cut_short=False)
+        for shard, part in zip(queue.shards, parts, strict=True)
+        if part is not None
+    ]
+
+
+async def _receive_all(
+    service: Service, queue: LiveQueue, valid: ValidReceive, budget: _Budget
+) -> list[_Received]:
+    """What the queue has to give now, from all of its partitions together."""
+    if not isinstance(queue, PartitionedQueue):
+        return [await _receive_now(service, queue, valid, budget)]
+    shards = [shard for shard in queue.rotated() if shard.has_available()]
+    parts = await gather(_receive_or_error(service, shard, valid, budget) for shard in shards)
+    received = [part for part in parts if isinstance(part, _Received)]
+    for part in parts:
+        if isinstance(part, OperationError) and not any(one.messages for one in received):
+            raise part
+    return received
+
+
+async def _receive_or_error(
+    service: Service, shard: LiveQueue, valid: ValidReceive, budget: _Budget
+) -> _Received | OperationError:
+    """A partition that fails must not cost the client what others have given."""
+    try:
+        return await _receive_now(service, shard, valid, budget)
+    except OperationError as error:
+        return error
 
 
 async def _wait(queue: LiveQueue, call: Call, deadline_ms: int) -> bool:
@@ -86,19 +150,17 @@ async def _wait(queue: LiveQueue, call: Call, deadline_ms: int) -> bool:
     return is_woken and not call.is_gone
 
 
-async def _receive_now(service: Service, queue: LiveQueue, valid: ValidReceive) -> _Received:
-    group, keys, generation = queue.group, queue.messages, queue.generation
+async def _receive_now(
+    service: Service, queue: LiveQueue, valid: ValidReceive, budget: _Budget
+) -> _Received:
+    group, generation = queue.group, queue.generation
     txn = group.begin(service.new_request())
-    if group.counter(keys.in_flight) >= config.IN_FLIGHT_MESSAGES_MAX and _is_full(
-        queue, txn.commit_ts, valid
-    ):
-        return _Received(queue, generation, [], [], False)
     dead = dead_letters.destination(service, queue)
-    choice = queue.choose(valid.messages_max, txn.commit_ts, dead.receives_max if dead else 0)
+    choice = _choose(queue, txn.commit_ts, valid, budget, dead.receives_max if dead else 0)
     if not choice.all:
         return _Received(queue, generation, [], [], False)
     states = _plan_deliveries(queue, txn, choice, valid)
-    letter = dead_letters.plan(queue, dead, txn, choice.dead) if dead else None
+    letters = dead_letters.plan(queue, dead, txn, choice.dead) if dead else ()
     claimed = plan_claim(queue, txn, choice)
     outcome = group.submit(txn)
     # Only now: whoever is woken plans at once, and its transaction must come after this one.
@@ -117,10 +179,26 @@ async def _receive_now(service: Service, queue: LiveQueue, valid: ValidReceive) 
     for taken in (*choice.expired, *choice.dead):
         queue.removed(taken.position)
     queue.settled(choice)
-    if letter is not None:
+    for letter in letters:
         # Whoever finds nothing here will look for it there.
         await service.outbox.settled(letter)
     return _Received(queue, generation, choice.messages, states, choice.is_cut_short)
+
+
+def _choose(
+    queue: LiveQueue, now: int, valid: ValidReceive, budget: _Budget, receives_max: int
+) -> Choice:
+    in_flight = queue.group.counter(queue.messages.in_flight)
+    is_full = in_flight >= config.IN_FLIGHT_MESSAGES_MAX and _is_full(queue, now, valid)
+    if is_full or budget.is_spent:
+        return Choice([], [], [])
+    begun, scanned = queue.group.boottime_ns(), queue.scanned
+    choice = queue.choose(budget.messages_left, now, receives_max)
+    budget.messages_left -= len(choice.messages)
+    budget.visited += 1
+    budget.rows += queue.scanned - scanned
+    budget.nanoseconds += queue.group.boottime_ns() - begun
+    return choice
 
 
 def _is_full(queue: LiveQueue, now: int, valid: ValidReceive) -> bool:
@@ -136,6 +214,8 @@ def _plan(queue: LiveQueue, txn: Txn, taken: Taken, valid: ValidReceive) -> Mess
     visible_at = now + (valid.visibility_timeout_ms << 16)
     if taken.state is not None:
         txn.delete_fresh(keys.timer_key(taken.state.visible_at, taken.position))
+    else:
+        plan_unfiling(keys, txn, taken.position, taken.record)
     old = taken.state or unreceived_state(taken.record)
     first_receive_ms = old.first_receive_ms or now >> 16
     state = MessageState(now, old.receive_count + 1, visible_at, first_receive_ms)
@@ -166,12 +246,12 @@ def _plan_deliveries(
 
 
 async def _handed_over(
-    service: Service, call: Call, received: _Received, valid: ValidReceive
+    service: Service, call: Call, received: Sequence[_Received], valid: ValidReceive
 ) -> ReceiveMessageResponse:
     """The answer; or, when nobody is left to read it, the messages are available again."""
     if not call.is_gone:
         return _answers(received, valid)
-    await _give_back(service, received)
+    await gather(_give_back(service, part) for part in received)
     return EMPTY
 
 
@@ -213,9 +293,14 @@ def _plan_give_back(queue: LiveQueue, txn: Txn, taken: Taken, state: MessageStat
 # --- the answer ------------------------------------------------------------------------------
 
 
-def _answers(received: _Received, valid: ValidReceive) -> ReceiveMessageResponse:
-    pairs = zip(received.messages, received.states, strict=True)
-    return ReceiveMessageResponse([_answer(received.queue, valid, *pair) for pair in pairs])
+def _answers(received: Sequence[_Received], valid: ValidReceive) -> ReceiveMessageResponse:
+    return ReceiveMessageResponse(
+        [
+            _answer(part.queue, valid, *pair)
+            for part in received
+            for pair in zip(part.messages, part.states, strict=True)
+        ]
+    )
 
 
 def _answer(queue: LiveQueue, valid: ValidReceive, taken: Taken, state: MessageState) -> Message:
@@ -225,19 +310,21 @@ def _answer(queue: LiveQueue, valid: ValidReceive, taken: Taken, state: MessageS
     return Message(
         message_id=native.message_id_text(record.message_id),
         receipt_handle=native.encode_receipt(
-            queue.record.secret, queue.generation, record.message_id, state.nonce
+            queue.receipt_secret,
+            queue.generation,
+            record.message_id,
+            state.nonce,
+            queue.partition,
         ),
         md5_of_body=record.body_md5.hex(),
         body=record.body.decode(),
-        attributes=_system_attributes(valid.system_names, taken, state, extras),
+        attributes=_system_attributes(queue, valid.system_names, taken, state, extras),
         md5_of_message_attributes=attributes_md5(selected),
         message_attributes=wire_values(selected),
     )
 
 
-def _sequence_number(taken: Taken, extras: MessageExtras) -> str | None:
-    """Only messages of a FIFO queue are deduplicated, and only they are numbered."""
-    return None if extras.deduplication_id is None else sequence_number(taken.position)
+_SEQUENCE_NUMBER: Final = "SequenceNumber"
 
 
 def _source_arn(extras: MessageExtras) -> str | None:
@@ -252,16 +339,22 @@ _SYSTEM_VALUES: Final[dict[str, _SystemValue]] = {
     "ApproximateFirstReceiveTimestamp": lambda _taken, state, _extras: str(state.first_receive_ms),
     "MessageGroupId": lambda _taken, _state, extras: extras.group_id,
     "MessageDeduplicationId": lambda _taken, _state, extras: extras.deduplication_id,
-    "SequenceNumber": lambda taken, _state, extras: _sequence_number(taken, extras),
     "DeadLetterQueueSourceArn": lambda _taken, _state, extras: _source_arn(extras),
     TRACE_HEADER: lambda _taken, _state, extras: extras.trace_header,
 }
 
 
 def _system_attributes(
-    names: frozenset[str], taken: Taken, state: MessageState, extras: MessageExtras
+    queue: LiveQueue,
+    names: frozenset[str],
+    taken: Taken,
+    state: MessageState,
+    extras: MessageExtras,
 ) -> dict[str, str]:
     if not names:
         return {}
     values = ((n, of(taken, state, extras)) for n, of in _SYSTEM_VALUES.items() if n in names)
-    return {name: value for name, value in values if value is not None}
+    shown = {name: value for name, value in values if value is not None}
+    if queue.settings.is_fifo and _SEQUENCE_NUMBER in names:
+        shown[_SEQUENCE_NUMBER] = sequence_number(queue, taken.position)
+    return shown

@@ -105,12 +105,7 @@ class Sweeper:
         begin = self._live_at if self._live_at < len(live) else 0
         self._live_at = begin + config.SWEEP_LIVE_QUEUES
         for queue in live[begin : self._live_at]:
-            is_behind = has_expired(
-                queue.group, queue.messages, queue.settings.retention_ms, queue.swept_to
-            )
-            if is_behind or (
-                queue.settings.is_fifo and has_stale_rows(queue.group, queue.messages)
-            ):
+            if any(_is_behind(shard) for shard in queue.shards):
                 yield queue.account, queue.region, queue.name
 
     def _stored_page(self) -> Iterator[QueueName]:
@@ -130,12 +125,22 @@ class Sweeper:
 def _behind_among(group: Group, rows: Sequence[tuple[bytes, bytes]]) -> Iterator[QueueName]:
     for key, stored in rows:
         name = native.split_queue_segment(key[len(native.FAMILY_META) :])
-        settings = settings_of(decode_queue(stored).attributes)
-        keys = _current_keys(group, name)
-        if has_expired(group, keys, settings.retention_ms) or (
-            settings.is_fifo and has_stale_rows(group, keys)
+        record = decode_queue(stored)
+        settings, keys = settings_of(record.attributes), _current_keys(group, name)
+        # What partitions hold is in other groups: they are looked at in memory.
+        if (
+            record.partition_groups
+            or has_expired(group, keys, settings.retention_ms)
+            or (settings.is_fifo and has_stale_rows(group, keys))
         ):
             yield name
+
+
+def _is_behind(shard: LiveQueue) -> bool:
+    group, keys = shard.group, shard.messages
+    if has_expired(group, keys, shard.settings.retention_ms, shard.swept_to):
+        return True
+    return shard.settings.is_fifo and has_stale_rows(group, keys)
 
 
 def _current_keys(group: Group, name: QueueName) -> MessageKeys:
@@ -174,8 +179,12 @@ def _sent_before_ms(now: int, retention_ms: int) -> int:
 async def _has_more(service: Service, queue: LiveQueue) -> bool:
     """Remove what one transaction may; whether the queue should have another turn soon."""
     try:
-        has_more = queue.settings.is_fifo and await sweep_stale_rows(service, queue)
-        return await sweep(service, queue) or has_more
+        has_more = False
+        for shard in queue.shards:
+            if shard.settings.is_fifo:
+                has_more |= await sweep_stale_rows(service, shard)
+            has_more |= await sweep(service, shard)
+        return has_more
     except OperationError:
         # Whatever stands in the way, the rotation comes by again.
         return False
@@ -215,13 +224,13 @@ def _plan(queue: LiveQueue, txn: Txn, positions: Sequence[int]) -> list[int]:
 
 
 async def _submit(queue: LiveQueue, txn: Txn, unreceived: Sequence[int], through: int) -> None:
-    group, keys, waiting = queue.group, queue.messages, queue.waiting
+    group, keys = queue.group, queue.messages
     if not unreceived:
         await group.submit(txn)
         return
-    waiting.withdraw(unreceived, through)
+    queue.withdraw(unreceived, through)
     claimed = min(unreceived)
-    txn.raise_to(keys.mark, encode_position(waiting.claim(claimed)))
+    txn.raise_to(keys.mark, encode_position(queue.claim(claimed)))
     remaining: list[Item] = []
     try:
         await group.submit(txn)
@@ -231,5 +240,5 @@ async def _submit(queue: LiveQueue, txn: Txn, unreceived: Sequence[int], through
         remaining = [(position, record) for position, record in pairs if record is not None]
         raise
     finally:
-        waiting.withdrawn(unreceived, remaining)
-        waiting.settle(claimed)
+        queue.withdrawn(unreceived, remaining)
+        queue.waiting.settle(claimed)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from fastnode import native
 from fastnode.flow import Suspension
-from fastnode.native import MESSAGE_DELAYED, PlannedSend
+from fastnode.native import MESSAGE_DELAYED, MESSAGE_FILED, PlannedSend
 from fastnode.queue import batch, fifo_send, validate
 from fastnode.queue.api import (
     SendMessageBatchRequest,
@@ -16,6 +16,8 @@ from fastnode.queue.api import (
 )
 from fastnode.queue.caller import Call
 from fastnode.queue.digest import attributes_md5
+from fastnode.queue.fair import plan_filing
+from fastnode.queue.fair_shares import NOBODY
 from fastnode.queue.live import TIMER_DELAYED, LiveQueue
 from fastnode.queue.message_attributes import encode_extras
 from fastnode.queue.service import Service
@@ -33,7 +35,7 @@ async def send_message(
         queue.throttle.charge_send(1, queue.group.now() >> 16)
     valid = validate.send_message(request, queue.settings, call.trace_header)
     if queue.settings.is_fifo:
-        (sent,) = await fifo_send.store(service, queue, call.caller.sender_id, (valid,))
+        (sent,) = await fifo_send.store(service, queue, call, (valid,))
         return SendMessageResponse(
             sent.message_id,
             sent.body_md5,
@@ -71,7 +73,7 @@ async def _stored(
     service: Service, queue: LiveQueue, call: Call, messages: Sequence[ValidSend]
 ) -> Sequence[PlannedSend | fifo_send.Sent]:
     if queue.settings.is_fifo:
-        return await fifo_send.store(service, queue, call.caller.sender_id, messages)
+        return await fifo_send.store(service, queue, call, messages)
     return await _store(service, queue, call, messages)
 
 
@@ -97,8 +99,9 @@ async def _store(
 ) -> Sequence[PlannedSend]:
     """One transaction for the whole call; on return the messages are durable."""
     queue.group.require_room()
-    if any(valid.delay_seconds for valid in messages):
-        return await _store_delayed(service, queue, call, messages)
+    has_tenants = any(valid.extras.group_id is not None for valid in messages)
+    if has_tenants or queue.tenants is not None or any(valid.delay_seconds for valid in messages):
+        return await _store_indexed(service, queue, call, messages, has_tenants=has_tenants)
     drafts = [(encode_extras(valid.extras), valid.body) for valid in messages]
     outcome = Suspension()
     planned = submit_plain(service, queue, call.caller.sender_id, drafts, outcome)
@@ -135,11 +138,20 @@ def submit_plain(
     return planned
 
 
-async def _store_delayed(
-    service: Service, queue: LiveQueue, call: Call, messages: Sequence[ValidSend]
+async def _store_indexed(
+    service: Service,
+    queue: LiveQueue,
+    call: Call,
+    messages: Sequence[ValidSend],
+    *,
+    has_tenants: bool,
 ) -> Sequence[PlannedSend]:
-    """As `_store`, for messages of which some have state and a timer from the start."""
+    """As `_store`, for messages of which some have state and a timer from the start, or are filed
+    under their tenants.
+    """
     txn = queue.group.begin(service.new_request())
+    if has_tenants:
+        queue.tell_tenants_apart(txn.commit_ts)
     txn.check(queue.keys.generation)
     txn.mask = (1 << len(messages)) - 1
     sender = call.caller.sender_id
@@ -161,8 +173,10 @@ def _plan(queue: LiveQueue, txn: Txn, entry: int, valid: ValidSend, sender: str)
     commit_ts = txn.commit_ts
     message_id = native.message_id(commit_ts, entry, txn.request)
     digest = hashlib.md5(valid.body, usedforsecurity=False)
+    is_delayed = valid.delay_seconds > 0
+    is_filed = queue.tenants is not None and not is_delayed
     record = native.encode_message(
-        MESSAGE_DELAYED if valid.delay_seconds else 0,
+        MESSAGE_DELAYED * is_delayed | MESSAGE_FILED * is_filed,
         message_id,
         commit_ts >> 16,
         digest.digest(),
@@ -173,10 +187,12 @@ def _plan(queue: LiveQueue, txn: Txn, entry: int, valid: ValidSend, sender: str)
     position = commit_ts << 16 | entry
     keys = queue.messages
     txn.put_fresh(keys.data_key(position), record)
-    if valid.delay_seconds:
+    if is_delayed:
         visible_at = _visible_at(txn, valid.delay_seconds)
         txn.put_fresh(keys.state_key(position), native.encode_state(0, 0, visible_at, 0))
         txn.put_fresh(keys.timer_key(visible_at, position), TIMER_DELAYED)
+    if is_filed:
+        plan_filing(keys, txn, position, valid.extras.group_id or NOBODY)
     return PlannedSend(native.message_id_text(message_id), digest.hexdigest(), position, record)
 
 

@@ -1,10 +1,13 @@
 """What handlers work with: the groups, the live queues, fresh identities. Wired in `node.py`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
 from weakref import WeakValueDictionary
 
 from fastnode import config, native
 from fastnode.clock import IdSource
+from fastnode.flow import Suspension
 from fastnode.queue.attributes import is_fifo_queue
 from fastnode.queue.caller import Call, Caller
 from fastnode.queue.errors import queue_does_not_exist
@@ -14,11 +17,23 @@ from fastnode.queue.live import LiveQueue
 from fastnode.queue.long_poll import Alarm
 from fastnode.queue.move_runner import MoveTasks
 from fastnode.queue.outbox import Outbox
+from fastnode.queue.partition_groups import spread_partitions
+from fastnode.queue.partitions import PartitionedQueue
 from fastnode.queue.policy_access import require_access
 from fastnode.queue.queue_url import resolve
+from fastnode.queue.standard_live import StandardQueue
 from fastnode.store.group import Group
 from fastnode.store.keyspace import QueueKeys
 from fastnode.store.records import NO_GENERATION, Generation, decode_generation, decode_queue
+
+# Asked for a new queue's name and number of partitions, if more than one; raises what refuses it.
+PartitionGate = Callable[[str, int], Coroutine[Suspension, Any, None]]
+# The groups of a new queue's partitions: of its name, their number and its home group.
+Placement = Callable[[str, int, int], tuple[int, ...]]
+
+
+async def open_gate(_name: str, _count: int) -> None:
+    """Whoever has no cluster to ask."""
 
 
 class Service:
@@ -33,6 +48,8 @@ class Service:
         self.groups = groups
         self.is_strict = is_strict
         self._ids = ids
+        self.partition_gate: PartitionGate = open_gate
+        self.placement: Placement = partial(spread_partitions, groups=len(groups))
         self.new_alarm = new_alarm
         self._live: dict[tuple[str, str, str], LiveQueue] = {}
         # Out of memory's way, but some call still works with them: there must never be two.
@@ -137,6 +154,13 @@ class Service:
     def group_of(self, keys: QueueKeys) -> Group:
         return self.groups[native.home_group(keys.segment, len(self.groups))]
 
+    def partition_groups(self, keys: QueueKeys, count: int) -> tuple[int, ...]:
+        """Where the partitions of a new queue live."""
+        if count == 1:
+            return ()
+        home = native.home_group(keys.segment, len(self.groups))
+        return self.placement(native.split_queue_segment(keys.segment)[2], count, home)
+
     def generation_of(self, keys: QueueKeys) -> Generation:
         stored = self.group_of(keys).get(keys.generation)
         return NO_GENERATION if stored is None else decode_generation(stored)
@@ -157,8 +181,14 @@ class Service:
             self._retire_idle()
         generation = self.generation_of(keys).number
         record = decode_queue(stored)
-        kind = FifoQueue if is_fifo_queue(record.attributes) else LiveQueue
-        queue = kind(group, keys, generation, record, self.new_alarm())
+        alarm = self.new_alarm()
+        queue: LiveQueue
+        if record.partition_groups:
+            queue = PartitionedQueue(self.groups, keys, group, generation, record, alarm)
+        elif is_fifo_queue(record.attributes):
+            queue = FifoQueue(group, keys, generation, record, alarm)
+        else:
+            queue = StandardQueue(group, keys, generation, record, alarm)
         self._live[account, region, name] = queue
         return queue
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fastnode import config, native
+from fastnode.flow import gather
 from fastnode.native import MessageState
 from fastnode.queue import batch, validate
 from fastnode.queue.api import (
@@ -17,7 +18,7 @@ from fastnode.queue.caller import Call
 from fastnode.queue.errors import SqsError, message_not_changeable, visibility_beyond_limit
 from fastnode.queue.live import TIMER_RECEIVED, LiveQueue
 from fastnode.queue.plans import plan_touch
-from fastnode.queue.receipt import Delivery, open_receipt
+from fastnode.queue.receipt import Delivery, by_shard, open_receipt
 from fastnode.queue.service import Service
 from fastnode.queue.timers import Timer
 from fastnode.queue.validate import ValidChange
@@ -74,14 +75,39 @@ def _open(queue: LiveQueue, valid: ValidChange) -> _Change:
 async def _change(
     service: Service, call: Call, queue_url: str | None, changes: Sequence[_Change]
 ) -> list[SqsError | None]:
-    """One transaction; the reason why not, or None, for each change in its place."""
+    """One transaction for each partition; the reason why not, or None, for each change in its
+    place.
+    """
+    parts = by_shard(enumerate(changes), lambda numbered: numbered[1].delivery.shard)
+    works = [
+        _change_in(service, call, queue_url, shard, [change for _, change in some])
+        for shard, some in parts
+    ]
+    errors = await gather(works) if len(works) > 1 else [await work for work in works]
+    placed = {
+        number: error
+        for (_, some), part in zip(parts, errors, strict=True)
+        for (number, _), error in zip(some, part, strict=True)
+    }
+    return [placed[number] for number in range(len(changes))]
+
+
+async def _change_in(
+    service: Service,
+    call: Call,
+    queue_url: str | None,
+    queue: LiveQueue,
+    changes: Sequence[_Change],
+) -> list[SqsError | None]:
+    keys = [queue.messages.state_key(change.delivery.position) for change in changes]
     while True:
-        queue = await service.queue(call, queue_url)
-        keys = [queue.messages.state_key(change.delivery.position) for change in changes]
-        blocked = queue.group.latches.wait_for(keys)
+        blocked = queue.group.latches.wait_for((queue.keys.generation, *keys))
         if blocked is None:
             break
         await blocked
+        # Whoever waited must not work on a queue that is gone.
+        await service.queue(call, queue_url)
+        keys = [queue.messages.state_key(change.delivery.position) for change in changes]
     stored = queue.group.get_many(keys) if keys else []
     txn = queue.group.begin(service.new_request())
     errors: list[SqsError | None] = []

@@ -100,15 +100,17 @@ class Waiting:
 
     # --- the low-water mark -------------------------------------------------------------------
 
-    def claim(self, position: int) -> int:
+    def claim(self, position: int, filed: int | None = None) -> int:
         """A receive takes waiting messages from `position` on; the mark that its transaction may
         store.
 
         A new leader walks from the mark, so it stays at or below whatever an earlier receive, which
-        may still fail, took.
+        may still fail, took. `filed` is where messages wait that lie behind all of these.
         """
+        is_behind = filed is not None and not self.has_messages
+        first = filed if is_behind and filed is not None else self._first_untaken()
         # What came back from a failed receive may lie before what a later one still holds.
-        mark = min([self._first_untaken(), *self._claims[:1]])
+        mark = min([first, *self._claims[:1]])
         insort(self._claims, position)
         return mark
 

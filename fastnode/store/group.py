@@ -58,6 +58,7 @@ class Group:
         self.on_gathered: Callable[[int], None] = lambda _group: None
         # Told when a read waits for a round; the same shell asks for it.
         self.on_read_waiting: Callable[[int], None] = lambda _group: None
+        self._leading_observers: list[Callable[[], None]] = []
         self.latches = Latches()
         self.reads = Reads(LEASE_NS, config.WAITING_READS_MAX)
         self.accepts_messages = True
@@ -69,7 +70,7 @@ class Group:
         self.compact = engine.compact
         self.engine_metrics = engine.metrics
         self.now = clock.now
-        self._boottime_ns = clock.boottime_ns
+        self.boottime_ns = clock.boottime_ns
         self._engine = engine
         self._clock = clock
         self._is_sole_voter = is_sole_voter
@@ -97,6 +98,11 @@ class Group:
         return self._position.applied_index
 
     @property
+    def leads(self) -> bool:
+        """It may still have to apply what earlier leaders committed."""
+        return self._leads
+
+    @property
     def is_ready(self) -> bool:
         """The leader's barrier: nothing is planned before an entry of its term is applied."""
         return self._leads and self._position.term == self._term
@@ -109,7 +115,7 @@ class Group:
         """
         if self._is_sole_voter:
             return self._leads and self._position.term == self._term
-        return self.reads.admit(self._boottime_ns(), self._position.applied_index)
+        return self.reads.admit(self.boottime_ns(), self._position.applied_index)
 
     def readable(self) -> Suspension:
         """Await the result: from then on the state holds all that was acknowledged before now."""
@@ -225,11 +231,18 @@ class Group:
         self.reads.change_role(role, term)
         if self._leads:
             self._clock.lead(self._position.commit_ts)
+            for observer in tuple(self._leading_observers):
+                observer()
         else:
             self._gathered.clear()
             self._requests.clear()
             self._gathered_bytes = 0
             self._fail(list(self._submitted), Unavailable("the group lost its leader"))
+
+    def observe_leading(self, observer: Callable[[], None]) -> Callable[[], None]:
+        """Called whenever this node takes the lead, within a turn; the result ends that."""
+        self._leading_observers.append(observer)
+        return lambda: self._leading_observers.remove(observer)
 
     def tick(self) -> None:
         for suspension in self.latches.tick():

@@ -22,6 +22,7 @@ _SOURCES_PREFIX: Final = b"!sqs|queue|dlsource|"
 
 # Each group's first message, and all groups by when that one is available: see `heads.py`.
 FAMILY_HEAD: Final = b"!sqs|msg|head|"
+_PARTITION: Final = b"!sqs|queue|part|"
 FAMILY_READY: Final = b"!sqs|msg|ready|"
 _FAMILY_DEDUP_AGE: Final = b"!sqs|msg|dedupage|"
 _FAMILY_ATTEMPT: Final = b"!sqs|msg|attempt|"
@@ -103,6 +104,17 @@ class QueueKeys:
         self.segment = native.queue_segment(account, region, name)
         self.meta = native.queue_key(native.FAMILY_META, self.segment)
         self.generation = native.queue_key(native.FAMILY_GENERATION, self.segment)
+
+
+class PartitionKeys(QueueKeys):
+    """Of one partition of a queue: its generation is its own, in its own group."""
+
+    __slots__ = ()
+
+    def __init__(self, queue: QueueKeys, partition: int) -> None:
+        self.segment = queue.segment
+        self.meta = queue.meta
+        self.generation = _PARTITION + queue.segment + partition.to_bytes(_PARTITION_BYTES, "big")
 
 
 def names_prefix(account: str, region: str, prefix: str) -> bytes:

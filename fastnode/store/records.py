@@ -29,6 +29,8 @@ class QueueRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     attributes: dict[str, str]
     tags: dict[str, str]
     dedup_per_group: bool = False
+    # The group of each partition; none for a queue that has no partitions.
+    partition_groups: tuple[int, ...] = ()
 
 
 class Generation(NamedTuple):

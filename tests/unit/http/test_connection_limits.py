@@ -6,12 +6,13 @@ from fastnode.config import (
     HTTP_ANSWER_SECONDS,
     HTTP_BODY_SECONDS,
     HTTP_HEADER_SECONDS,
+    HTTP_HELD_BYTES_MAX,
     HTTP_IDLE_SECONDS,
     HTTP_PIPELINE_MAX,
     HTTP_WRITE_BUFFER_BYTES_MAX,
 )
-from fastnode.http.connection import LINGER_SECONDS
-from tests.unit.http.http_fakes import Node, get
+from fastnode.http.connection import LINGER_SECONDS, Connection
+from tests.unit.http.http_fakes import FakeTransport, Node, get
 
 # --- time limits --------------------------------------------------------------------------------
 
@@ -186,3 +187,62 @@ def test_a_large_last_answer_gets_the_time_it_needs() -> None:
     assert not transport.is_aborted
     node.pass_seconds(HTTP_BODY_SECONDS)
     assert transport.is_aborted
+
+
+# --- requests that arrive in pieces --------------------------------------------------------------
+
+HALF_BODY = 4 * 1_048_576
+LARGE_HEAD = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % (2 * HALF_BODY)
+CHUNKED_HEAD = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def crowd(node: Node) -> list[tuple[Connection, FakeTransport]]:
+    """As many half-sent large requests as the node keeps."""
+    clients = [node.connect() for _ in range(HTTP_HELD_BYTES_MAX // HALF_BODY)]
+    body = bytes(HALF_BODY)
+    for connection, _ in clients:
+        connection.data_received(LARGE_HEAD)
+        connection.data_received(body)
+    assert node.server.held_bytes == HTTP_HELD_BYTES_MAX
+    return clients
+
+
+@pytest.mark.parametrize("head", [LARGE_HEAD, CHUNKED_HEAD + b"%x\r\n" % HALF_BODY])
+def test_one_large_request_too_many_is_told_to_come_back(head: bytes) -> None:
+    node = Node()
+    clients = crowd(node)
+    connection, transport = node.connect()
+    connection.data_received(head)
+    connection.data_received(bytes(HALF_BODY))
+    assert transport.written.startswith(b"HTTP/1.1 503 ")
+    assert node.server.held_bytes == HTTP_HELD_BYTES_MAX
+    clients[0][0].data_received(bytes(HALF_BODY))
+    assert len(node.open) == 1, "those who came before are served"
+    assert node.server.held_bytes == HTTP_HELD_BYTES_MAX - HALF_BODY
+
+
+def test_small_requests_pass_through_the_crowd() -> None:
+    node = Node()
+    crowd(node)
+    connection, transport = node.connect()
+    connection.data_received(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nab")
+    connection.data_received(b"cd")
+    assert len(node.open) == 1 and transport.written == b""
+
+
+def test_whoever_goes_away_makes_room() -> None:
+    node = Node()
+    for connection, _ in crowd(node):
+        connection.connection_lost(None)
+    assert node.server.held_bytes == 0
+
+
+def test_a_body_in_tiny_pieces_arrives_whole() -> None:
+    node = Node()
+    connection, _ = node.connect()
+    body = bytes(range(256)) * 40
+    connection.data_received(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10240\r\n\r\n")
+    for at in range(0, len(body), 2):
+        connection.data_received(body[at : at + 2])
+    assert node.open[0][0].body == body
+    assert node.server.held_bytes == 0

@@ -1,0 +1,109 @@
+"""The leader's memory of a standard queue: what every queue has, and its tenants if it is fair.
+
+A queue is fair from the first message with a group id on; see `fair.py`. One that is not costs one
+test per call.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from fastnode import native
+from fastnode.native import MESSAGE_FILED, MessageRecord, PlannedSend
+from fastnode.queue.fair import Tenants
+from fastnode.queue.live import Choice, LiveQueue, Taken
+from fastnode.queue.waiting import Item
+
+
+class StandardQueue(LiveQueue):
+    def restart(self, generation: int) -> None:
+        super().restart(generation)
+        keys = self.messages
+        first = self.group.scan_keys(keys.ready, native.prefix_end(keys.ready), 1)
+        if first:
+            self.tell_tenants_apart(keys.split_ready_key(first[0])[0])
+
+    def tell_tenants_apart(self, commit_ts: int) -> None:
+        if self.tenants is None:
+            self.tenants = Tenants(self.group, self.messages)
+            # Read again from the engine; nobody takes what a receive under way has latched.
+            self.timers = self.tenants.timers
+            self._waiting_end = self.messages.data_key(commit_ts << 16)
+
+    # --- choosing ----------------------------------------------------------------------------
+
+    def choose(self, limit: int, now: int, receives_max: int = 0) -> Choice:
+        tenants = self.tenants
+        if tenants is None:
+            return super().choose(limit, now, receives_max)
+        self._catch_up(now)
+        tenants.quieten(now)
+        choice = super().choose(limit, now, receives_max)
+        for taken in choice.all:
+            if taken.state is None:
+                tenants.hold(taken.position, taken.record, now)
+        while len(choice.messages) < limit and not choice.is_cut_short:
+            position = tenants.take(now)
+            if position is None:
+                break
+            self.scanned += 1
+            self._sort_out(self._read(position), now, receives_max, choice)
+        return choice
+
+    def give_back(self, choice: Choice) -> None:
+        tenants = self.tenants
+        if tenants is not None:
+            for taken in choice.all:
+                if taken.state is None:
+                    tenants.give_back(taken.position, taken.record)
+            choice = Choice(*([one for one in part if not _is_filed(one)] for part in choice))
+        super().give_back(choice)
+
+    def settled(self, choice: Choice) -> None:
+        if self.tenants is not None:
+            self.tenants.settled(taken.record for taken in choice.all if _is_filed(taken))
+            if self.waiters and self.has_available():
+                self.waiters.wake_one()
+
+    def has_available(self) -> bool:
+        is_filed = self.tenants is not None and self.tenants.has_messages
+        return is_filed or super().has_available()
+
+    def claim(self, position: int) -> int:
+        filed = None if self.tenants is None else self.tenants.first_waiting()
+        return self.waiting.claim(position, filed)
+
+    def withdraw(self, positions: Collection[int], through: int) -> None:
+        if self.tenants is None:
+            super().withdraw(positions, through)
+        else:
+            # Filed messages lie ahead of the cursor, so it may not pass them.
+            super().withdraw(positions, 0)
+            self.tenants.withdraw(positions)
+
+    def withdrawn(self, positions: Collection[int], remaining: Sequence[Item]) -> None:
+        if self.tenants is not None:
+            remaining = self.tenants.withdrawn(positions, remaining)
+        super().withdrawn(positions, remaining)
+
+    def _admits(self, record: MessageRecord, due: tuple[int, bool], now: int) -> bool:
+        return self.tenants is None or self.tenants.admits(record, due, now)
+
+    # --- what transactions did ---------------------------------------------------------------
+
+    def added(self, messages: Iterable[PlannedSend]) -> None:
+        super().added(messages if self.tenants is None else self.tenants.added(messages))
+
+    def removed(self, position: int) -> None:
+        super().removed(position)
+        if self.tenants is not None:
+            self.tenants.removed(position)
+
+    def indexed_record(self, position: int) -> MessageRecord | None:
+        """As for every queue, and what waits in a fair one."""
+        if self.tenants is None or self.tenants.has_taken(position):
+            return super().indexed_record(position)
+        stored = self.group.get(self.messages.data_key(position))
+        return None if stored is None else native.decode_message(stored)
+
+
+def _is_filed(taken: Taken) -> bool:
+    return taken.state is None and bool(taken.record.flags & MESSAGE_FILED)

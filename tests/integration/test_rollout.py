@@ -1,0 +1,170 @@
+"""Real nodes with and without a capability: their health pages, what CreateQueue says, what a
+partition map allows, and what the log tells the operator and nobody else.
+"""
+
+import http.client
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.nodes import Node, boto3_client, refused_start
+
+FIFO = {"FifoQueue": "true"}
+FAST = FIFO | {"DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"}
+REFUSAL = (
+    "High throughput for FIFO queues, with more than one partition, is not available at the moment."
+)
+LOG_SECONDS = 10.0
+
+
+def fetch(node: Node, method: str, path: str, **headers: str) -> tuple[int, str | None, bytes]:
+    address = urlsplit(node.sqs_url)
+    connection = http.client.HTTPConnection(address.netloc, timeout=10)
+    connection.request(method, path, headers=headers)
+    response = connection.getresponse()
+    answer = response.status, response.getheader("Content-Type"), response.read()
+    connection.close()
+    return answer
+
+
+def create(node: Node, name: str, attributes: dict[str, str]) -> str:
+    url: str = boto3_client(node.sqs_url).create_queue(QueueName=name, Attributes=attributes)[
+        "QueueUrl"
+    ]
+    return url
+
+
+def refusal(node: Node, name: str, attributes: dict[str, str]) -> tuple[int, str, str]:
+    with pytest.raises(ClientError) as caught:
+        create(node, name, attributes)
+    answer: Any = caught.value.response
+    return (
+        answer["ResponseMetadata"]["HTTPStatusCode"],
+        answer["Error"]["Code"],
+        answer["Error"]["Message"],
+    )
+
+
+def logged(node: Node, text: str) -> str:
+    """The line of the node's log with the text, once it is there."""
+    deadline = time.monotonic() + LOG_SECONDS
+    while time.monotonic() < deadline:
+        for line in node.stderr_tail().splitlines():
+            if text in line:
+                return line
+        time.sleep(0.02)
+    raise AssertionError(f"{text!r} is not in the log:\n{node.stderr_tail()}")
+
+
+@pytest.fixture(scope="module")
+def capable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    keys = tmp_path_factory.mktemp("capable") / "keys.json"
+    keys.write_text(json.dumps({"credentials": [key_row()]}))
+    keys.chmod(0o600)
+    with Node(keys.parent / "data", "--credentials", str(keys)) as node:
+        yield node
+
+
+def key_row() -> dict[str, str]:
+    return {"access_key_id": "test", "secret_access_key": "test"}
+
+
+@pytest.fixture(scope="module")
+def incapable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    data = tmp_path_factory.mktemp("incapable") / "data"
+    with Node(data, "--without-capability", "htfifo") as node:
+        yield node
+
+
+def test_health_needs_no_signature(capable: Node) -> None:
+    text = (200, "text/plain; charset=utf-8", b"ok\n")
+    assert fetch(capable, "GET", "/sqs_health") == text
+    assert fetch(capable, "GET", "/sqs_leader_health") == text
+    assert fetch(capable, "HEAD", "/sqs_health")[::2] == (200, b"")
+    assert fetch(capable, "POST", "/sqs_health")[0] == 405
+    assert fetch(capable, "GET", "/?Action=ListQueues")[0] == 403
+
+
+def test_health_tells_what_the_node_can_do(capable: Node, incapable: Node) -> None:
+    bodies = [
+        fetch(node, "GET", "/sqs_health", Accept="application/json")[1:]
+        for node in (capable, incapable)
+    ]
+    assert bodies == [
+        ("application/json", b'{"status":"ok","capabilities":["htfifo"]}\n'),
+        ("application/json", b'{"status":"ok","capabilities":[]}\n'),
+    ]
+
+
+def test_a_node_that_asks_itself_is_admitted(capable: Node) -> None:
+    url = create(capable, "fast.fifo", FAST)
+    assert create(capable, "fast.fifo", FAST) == url
+    assert create(capable, "counted.fifo", FAST | {"PartitionCount": "32"}).endswith("counted.fifo")
+
+
+def test_a_node_without_the_capability_refuses_and_says_why_in_its_log(incapable: Node) -> None:
+    assert refusal(incapable, "fast.fifo", FAST) == (400, "InvalidAttributeValue", REFUSAL)
+    line = logged(incapable, "a partitioned queue is refused")
+    assert "queue=fast.fifo partitions=8" in line
+    assert 'reason="this node runs without htfifo"' in line
+
+
+@pytest.mark.parametrize(
+    ("name", "attributes"), [("plain", {}), ("one.fifo", FAST | {"PartitionCount": "1"})]
+)
+def test_queues_of_one_partition_need_no_capability(
+    incapable: Node, name: str, attributes: dict[str, str]
+) -> None:
+    assert create(incapable, name, attributes).endswith(name)
+
+
+def test_a_queue_that_exists_outlives_the_capability(tmp_path: Path) -> None:
+    with Node(tmp_path / "data") as node:
+        create(node, "fast.fifo", FAST)
+        assert node.stop() == 0
+    with Node(tmp_path / "data", "--without-capability", "htfifo") as node:
+        assert create(node, "fast.fifo", FAST).endswith("fast.fifo")
+        assert refusal(node, "other.fifo", FAST)[1] == "InvalidAttributeValue"
+        line = logged(node, "leading a group with partitions without htfifo")
+        assert 'reason="this node is the only voter"' in line
+        assert fetch(node, "GET", "/sqs_leader_health")[0] == 200
+        assert node.stop() == 0
+
+
+def test_a_map_must_have_room_for_every_partition(tmp_path: Path) -> None:
+    with Node(tmp_path / "data", "--partition-map", "fast.fifo:2=0,1") as node:
+        counted = FAST | {"PartitionCount": "2"}
+        assert refusal(node, "fast.fifo", FAST) == (400, "InvalidAttributeValue", REFUSAL)
+        assert "the partition map has fewer groups" in logged(node, "is refused")
+        assert create(node, "fast.fifo", counted).endswith("fast.fifo")
+        assert create(node, "other.fifo", FAST).endswith("other.fifo")
+
+
+def test_a_map_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
+    code, stderr = refused_start(
+        tmp_path / "data", "--groups", "2", "--partition-map", "fast.fifo:2=0,2"
+    )
+    assert code == 2
+    assert "--partition-map: fast.fifo is in group '2': write numbers from 0 to 1" in stderr
+
+
+def test_a_capability_nobody_knows_stops_the_start(tmp_path: Path) -> None:
+    code, stderr = refused_start(tmp_path / "data", "--without-capability", "htfif")
+    assert code == 2
+    assert "--without-capability must be empty or one of htfifo, not 'htfif'" in stderr
+
+
+def test_a_declared_queue_with_partitions_is_there_at_the_start(tmp_path: Path) -> None:
+    """Before the node can be asked by anybody, itself included."""
+    config = tmp_path / "node.toml"
+    lines = [f'{name} = "{value}"' for name, value in FAST.items()]
+    config.write_text('[queues."fast.fifo"]\n' + "\n".join(lines))
+    with Node(tmp_path / "data", "--config", str(config)) as node:
+        url = boto3_client(node.sqs_url).get_queue_url(QueueName="fast.fifo")["QueueUrl"]
+        assert url.endswith("fast.fifo")
