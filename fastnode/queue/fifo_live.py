@@ -19,7 +19,6 @@ from fastnode.store.txn import Txn
 
 # As many groups may be passed over because somebody is changing their first message.
 _PASSED_OVER_MAX: Final = 64
-_GROUP_ROWS: Final = 16
 _DELAYED_COUNTED_MAX: Final = 100_000
 
 
@@ -58,7 +57,9 @@ class FifoQueue(LiveQueue):
         return choice
 
     def give_back(self, choice: Choice) -> None:
-        self.settled(choice)
+        """Who waits is woken at the next turn: the caller may be in the middle of a plan."""
+        self._release({group_of(taken.record) for taken in choice.all})
+        self._set_alarm(self.group.now())
 
     def settled(self, choice: Choice) -> None:
         self._release({group_of(taken.record) for taken in choice.all})
@@ -72,38 +73,44 @@ class FifoQueue(LiveQueue):
     ) -> bool:
         """Take what the group delivers, in order; False if that is nothing at all."""
         count = len(choice.all)
-        for position in self._positions(head):
-            self.scanned += 1
-            taken = self._available(position, now)
-            if taken is None:
-                break
+        for taken in self._deliverable(head, limit - len(choice.messages), now):
             self._sort_out(taken, now, receives_max, choice)
             if len(choice.messages) >= limit or choice.is_cut_short:
                 break
         return len(choice.all) > count
 
-    def _positions(self, head: Head) -> Iterator[int]:
-        """Of the group's messages, in order; who takes of them has had enough at some time."""
+    def _deliverable(self, head: Head, limit: int, now: int) -> Iterator[Taken]:
+        """The group's messages up to the first that is invisible, read a page at a time; who takes
+        of them has had enough at some time.
+        """
         keys = self.messages
         begin = keys.group_key(head.group_id, head.position)
         end = native.prefix_end(keys.group_prefix(head.group_id))
-        while rows := self.group.scan_keys(begin, end, _GROUP_ROWS):
-            for row in rows:
-                yield keys.group_position(row)
+        while rows := self.group.scan_keys(begin, end, limit):
+            positions = [keys.group_position(row) for row in rows]
+            state_keys = [keys.state_key(position) for position in positions]
+            stored = self.group.get_many(state_keys + [keys.data_key(one) for one in positions])
+            states, records = stored[: len(rows)], stored[len(rows) :]
+            for position, key, state, record in zip(
+                positions, state_keys, states, records, strict=True
+            ):
+                self.scanned += 1
+                # One that somebody is changing counts as invisible.
+                taken = self._taken(position, state, record)
+                if self._visible_at(taken) > now or self.group.latches.is_held(key):
+                    return
+                yield taken
             begin = rows[-1] + b"\x00"
 
-    def _available(self, position: int, now: int) -> Taken | None:
-        """The message, unless it is invisible; one that somebody is changing counts as that."""
-        state_key = self.messages.state_key(position)
-        if self.group.latches.is_held(state_key):
-            return None
-        state, stored = self.group.get_many((state_key, self.messages.data_key(position)))
-        assert stored is not None, "a row of a group without its message"
+    def _taken(self, position: int, state: bytes | None, record: bytes | None) -> Taken:
+        assert record is not None, "a row of a group without its message"
         decoded = None if state is None else native.decode_state(state)
-        visible_at = (position >> 16) + self.delay if decoded is None else decoded.visible_at
-        if visible_at > now:
-            return None
-        return Taken(position, stored, native.decode_message(stored), decoded)
+        return Taken(position, record, native.decode_message(record), decoded)
+
+    def _visible_at(self, taken: Taken) -> int:
+        if taken.state is None:
+            return (taken.position >> 16) + self.delay
+        return taken.state.visible_at
 
     # --- counting ----------------------------------------------------------------------------
 
@@ -129,6 +136,19 @@ class FifoQueue(LiveQueue):
 
     def added(self, messages: Iterable[PlannedSend]) -> None:
         """Whoever added them reports the transaction, which knows their groups."""
+
+    def sent(self, messages: Iterable[tuple[str, int]]) -> None:
+        """Messages were stored, each (group, position). Behind others of its group a message
+        changes nothing; of a group that nobody knows, when all are known, it is the first.
+        """
+        for group_id, position in messages:
+            if self.ready.has(group_id):
+                continue
+            if self.ready.knows_all:
+                self.ready.put(Head(position >> 16, position, group_id))
+            else:
+                self._refresh(group_id)
+        self._wake()
 
     def applied(self, txn: Txn) -> None:
         touched = {key for kind, key, _ in txn.writes if kind == TOUCH}

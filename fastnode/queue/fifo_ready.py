@@ -55,6 +55,14 @@ class Ready:
     def has_taken(self) -> bool:
         return bool(self._taken)
 
+    @property
+    def knows_all(self) -> bool:
+        return self._horizon == _NO_HORIZON
+
+    def has(self, group_id: str) -> bool:
+        """Whether the group is here, or in the hands of a receive."""
+        return group_id in self._known or group_id in self._taken
+
     def needs_page(self, now: int, delay: int) -> bool:
         """Whether a group beyond the horizon may be due, and before all that are known."""
         if self._horizon[0] > now:

@@ -7,13 +7,13 @@ from typing import Final, NamedTuple
 from fastnode import config, native
 from fastnode.flow import gather
 from fastnode.queue.caller import Call
+from fastnode.queue.fifo_live import FifoQueue
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.message_attributes import encode_extras
-from fastnode.queue.plans import plan_index_rows
 from fastnode.queue.receipt import by_shard
 from fastnode.queue.service import Service
 from fastnode.queue.validate import ValidSend
-from fastnode.store.keyspace import POSITION_BYTES, encode_position
+from fastnode.store.keyspace import encode_position
 from fastnode.store.txn import Txn
 
 _ID_BYTES: Final = 16
@@ -40,6 +40,9 @@ async def store(
 ) -> list[Sent]:
     """One transaction for each partition; on return everything in the answer is durable."""
     queue.group.require_room()
+    if len(messages) == 1:
+        shard = queue.shard_for(messages[0].extras.group_id or "")
+        return await _store_in(service, shard, call.caller.sender_id, ((0, messages[0]),))
     numbered = list(enumerate(messages))
     parts = by_shard(numbered, lambda item: queue.shard_for(item[1].extras.group_id or ""))
     sender = call.caller.sender_id
@@ -57,21 +60,27 @@ async def _store_in(
     service: Service, queue: LiveQueue, sender: str, messages: Sequence[tuple[int, ValidSend]]
 ) -> list[Sent]:
     """Entries keep the number that they have in the call."""
+    assert isinstance(queue, FifoQueue)
     keys = [_dedup_key(queue, valid) for _, valid in messages]
     while (blocked := queue.group.latches.wait_for(keys)) is not None:
         await blocked
     originals = dict(zip(keys, queue.group.get_many(keys), strict=True))
     txn = queue.group.begin(service.new_request())
     sent: list[Sent] = []
+    added: list[tuple[str, int]] = []
     for key, (entry, valid) in zip(keys, messages, strict=True):
         original = originals[key]
+        digest = hashlib.md5(valid.body, usedforsecurity=False)
         if original is None or not _is_recent(original, txn.commit_ts):
-            originals[key] = original = _plan(queue, txn, entry, key, valid, sender)
-        sent.append(_answer(queue, original, valid))
-    if txn.writes:
+            draft = _Draft(entry, valid, key, digest.digest())
+            originals[key] = original = _plan(queue, txn, draft, sender)
+            added.append((valid.extras.group_id or "", txn.commit_ts << 16 | entry))
+        sent.append(_answer(queue, original, digest.hexdigest()))
+    if added:
         txn.check(queue.keys.generation)
+        txn.add(queue.messages.total, len(added))
         await queue.group.submit(txn)
-        queue.applied(txn)
+        queue.sent(added)
     return sent
 
 
@@ -87,31 +96,36 @@ def _is_recent(original: bytes, now: int) -> bool:
     return (now >> 16) - (sent_at >> 16) < config.DEDUPLICATION_MS
 
 
-def _answer(queue: LiveQueue, original: bytes, valid: ValidSend) -> Sent:
+def _answer(queue: LiveQueue, original: bytes, body_md5: str) -> Sent:
     position = int.from_bytes(original[_ID_BYTES:], "big")
-    body_md5 = hashlib.md5(valid.body, usedforsecurity=False).hexdigest()
     message_id = native.message_id_text(original[:_ID_BYTES])
     return Sent(message_id, body_md5, sequence_number(queue, position))
 
 
-def _plan(
-    queue: LiveQueue, txn: Txn, entry: int, dedup_key: bytes, valid: ValidSend, sender: str
-) -> bytes:
+class _Draft(NamedTuple):
+    entry: int
+    valid: ValidSend
+    dedup_key: bytes
+    digest: bytes
+
+
+def _plan(queue: LiveQueue, txn: Txn, draft: _Draft, sender: str) -> bytes:
     """The new message; returns its deduplication row."""
-    keys, position = queue.messages, txn.commit_ts << 16 | entry
-    message_id = native.message_id(txn.commit_ts, entry, txn.request)
-    digest = hashlib.md5(valid.body, usedforsecurity=False).digest()
-    extras = encode_extras(valid.extras)
+    keys, (entry, valid, dedup_key, digest) = queue.messages, draft
+    commit_ts = txn.commit_ts
+    position = commit_ts << 16 | entry
+    message_id = native.message_id(commit_ts, entry, txn.request)
+    extras = valid.extras
+    assert extras.group_id is not None
     record = native.encode_message(
-        0, message_id, txn.commit_ts >> 16, digest, sender, extras, valid.body
+        0, message_id, commit_ts >> 16, digest, sender, encode_extras(extras), valid.body
     )
+    place = encode_position(position)
+    original = message_id + place
     txn.put_fresh(keys.data_key(position), record)
-    plan_index_rows(queue, txn, position, native.decode_message(record))
-    original = message_id + encode_position(position)
+    txn.put_fresh(keys.group_key(extras.group_id, position), b"")
+    txn.touch(keys.head_key(extras.group_id))
     txn.put(dedup_key, original)
-    suffix = dedup_key[len(keys.dedup) :]
-    txn.put_fresh(keys.dedup_age + encode_position(position) + suffix, b"")
-    txn.add(keys.total, 1)
+    txn.put_fresh(keys.dedup_age + place + dedup_key[len(keys.dedup) :], b"")
     txn.mask |= 1 << entry
-    assert len(original) == _ID_BYTES + POSITION_BYTES
     return original

@@ -13,10 +13,10 @@ from fastnode import native
 from fastnode.native import MESSAGE_FILED, MESSAGE_MOVED, MessageRecord, PlannedSend
 from fastnode.queue.fair import plan_filing
 from fastnode.queue.fair_shares import NOBODY
-from fastnode.queue.live import LiveQueue
+from fastnode.queue.live import TIMER_DELAYED, LiveQueue
 from fastnode.queue.message_attributes import Moved, decode_extras, encode_extras
 from fastnode.queue.outbox import Letter, Numbered, Queues, shard_of
-from fastnode.queue.plans import plan_index_rows
+from fastnode.queue.plans import plan_index_rows, unreceived_state
 from fastnode.queue.queue_url import build_arn
 from fastnode.queue.redrive_policy import allows
 from fastnode.store.group import Group
@@ -138,8 +138,21 @@ def _plan_arrival(queue: LiveQueue, txn: Txn, entry: int, letter: Letter) -> Pla
     txn.check(queue.keys.generation)
     txn.put_fresh(queue.messages.data_key(position), record)
     plan_index_rows(queue, txn, position, new)
+    if queue.settings.is_fifo and queue.delay:
+        _plan_no_delay(queue, txn, position, new)
     txn.add(queue.messages.total, 1)
     return PlannedSend(native.message_id_text(new.message_id), new.body_md5.hex(), position, record)
+
+
+def _plan_no_delay(queue: LiveQueue, txn: Txn, position: int, record: MessageRecord) -> None:
+    """Without a state it would wait for the delay of a FIFO queue; a state that begins a tick after
+    its arrival makes it available then.
+    """
+    keys, visible_at = queue.messages, txn.commit_ts + 1
+    state = unreceived_state(record)._replace(visible_at=visible_at)
+    txn.put_fresh(keys.state_key(position), native.encode_state(*state))
+    txn.put_fresh(keys.timer_key(visible_at, position), TIMER_DELAYED)
+    txn.add(keys.delayed, 1)
 
 
 def _filed(
