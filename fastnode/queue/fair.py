@@ -75,6 +75,8 @@ class Tenants:
         # those of quiet tenants, and some that are true no more.
         self._first: dict[str, int] = {}
         self._tenant_at: dict[int, str] = {}
+        # Tenants of which it is known that they have no other one.
+        self._alone: set[str] = set()
         self._heap: list[int] = []
         self._horizon = 0
         # Messages whose removal is submitted, with their tenants where those are known.
@@ -107,10 +109,19 @@ class Tenants:
                 if tenant in self._first:
                     self._push(self._first[tenant])
 
-    def take(self, now: int) -> int | None:
-        """The position of the next message, by the rule. The caller claims it, or gives it back."""
-        position = self._take_quiet(now >> 16)
-        return position if position is not None else self._take_noisy(now >> 16)
+    def take(self, limit: int, now: int) -> list[int]:
+        """The positions of the next messages, by the rule. The caller claims them, or gives them
+        back.
+        """
+        positions: list[int] = []
+        while len(positions) < limit:
+            position = self._take_quiet(now >> 16)
+            if position is None:
+                position = self._take_noisy(now >> 16)
+            if position is None:
+                break
+            positions.append(position)
+        return positions
 
     def admits(self, record: MessageRecord, due: tuple[int, bool], now: int) -> bool:
         """Whether a due message is a quiet tenant's; it is taken then, and stands aside else."""
@@ -150,9 +161,11 @@ class Tenants:
         return None
 
     def _take_first(self, tenant: str, now_ms: int) -> int:
+        is_alone = tenant in self._alone
         position = self._forget(tenant)
         self.shares.hold(position, tenant, now_ms)
-        self._find(tenant, position + 1)
+        if not is_alone:
+            self._find(tenant, position + 1)
         return position
 
     def _has_backlog(self, tenant: str) -> bool:
@@ -174,8 +187,14 @@ class Tenants:
             if not record.flags & MESSAGE_FILED:
                 unfiled.append(message)
             elif message.position < self._horizon and self._is_free(message.position):
-                self._put(tenant, message.position)
+                self._add(tenant, message.position)
         return unfiled
+
+    def _add(self, tenant: str, position: int) -> None:
+        is_new = tenant not in self._first
+        self._put(tenant, position)
+        if is_new and self._horizon == _NO_HORIZON:
+            self._alone.add(tenant)
 
     def give_back(self, position: int, record: MessageRecord) -> None:
         """A receive failed: the message waits again."""
@@ -185,8 +204,7 @@ class Tenants:
 
     def settled(self, records: Iterable[MessageRecord]) -> None:
         """A receive of filed messages is applied, and with it their tenants' stored rows."""
-        for tenant in {tenant_of(record) for record in records}:
-            self._look_up(tenant)
+        self._look_up({tenant_of(record) for record in records})
 
     def removed(self, position: int) -> None:
         self.shares.finish(position, self._group.now() >> 16)
@@ -203,7 +221,7 @@ class Tenants:
 
     def withdrawn(self, positions: Iterable[int], remaining: Iterable[Item]) -> list[Item]:
         """The removal is through; what it failed to remove and is not filed."""
-        tenants = [self._withdrawn.pop(position, None) for position in positions]
+        tenants = {self._withdrawn.pop(position, None) for position in positions}
         unfiled: list[Item] = []
         for position, stored in remaining:
             record = native.decode_message(stored)
@@ -211,9 +229,7 @@ class Tenants:
                 self._put(tenant_of(record), position)
             else:
                 unfiled.append((position, stored))
-        for tenant in tenants:
-            if tenant is not None:
-                self._look_up(tenant)
+        self._look_up(tenant for tenant in tenants if tenant is not None)
         return unfiled
 
     def _came_due(self, position: int) -> str | None:
@@ -224,6 +240,7 @@ class Tenants:
 
     def _put(self, tenant: str, position: int) -> None:
         """The message waits: it is its tenant's first unless there is one before it."""
+        self._alone.discard(tenant)
         known = self._first.get(tenant)
         if known is not None:
             if known <= position:
@@ -237,6 +254,7 @@ class Tenants:
             self._shrink()
 
     def _forget(self, tenant: str) -> int:
+        self._alone.discard(tenant)
         position = self._first.pop(tenant)
         del self._tenant_at[position]
         return position
@@ -256,12 +274,14 @@ class Tenants:
                     self._withdrawn[position] = tenant
             start = rows[-1] + b"\x00"
 
-    def _look_up(self, tenant: str) -> None:
-        """A page that was read meanwhile may have missed the tenant."""
-        if tenant not in self._first:
-            row = self._group.get(self._keys.head_key(tenant))
-            if row is not None:
-                self._find(tenant, int.from_bytes(row[:POSITION_BYTES], "big"))
+    def _look_up(self, tenants: Iterable[str]) -> None:
+        """A page that was read meanwhile may have missed them."""
+        missing = [tenant for tenant in tenants if tenant not in self._first]
+        if missing:
+            rows = self._group.get_many([self._keys.head_key(tenant) for tenant in missing])
+            for tenant, row in zip(missing, rows, strict=True):
+                if row is not None:
+                    self._find(tenant, int.from_bytes(row[:POSITION_BYTES], "big"))
 
     def _is_free(self, position: int) -> bool:
         return position not in self._withdrawn and not self.shares.holds(position)

@@ -5,7 +5,7 @@ did, in log order), and can be thrown away at any time: everything in it can be 
 engine.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from fastnode import config, native
@@ -221,7 +221,7 @@ class LiveQueue:
             if self.group.latches.is_held(self.messages.state_key(due[0])):
                 latched.append(due)
                 continue
-            taken = self._read(due[0])
+            (taken,) = self._read((due[0],))
             assert taken.state is not None, "a timer without its message"
             if self._admits(taken.record, due, now):
                 self._sort_out(taken, now, receives_max, choice)
@@ -230,14 +230,15 @@ class LiveQueue:
         for position, was_received in latched:
             self.timers.put_back(position, was_received=was_received)
 
-    def _read(self, position: int) -> Taken:
-        keys = self.messages
-        state, stored = self.group.get_many((keys.state_key(position), keys.data_key(position)))
-        assert stored is not None, "an index row without its message"
-        record = native.decode_message(stored)
-        return Taken(
-            position, stored, record, None if state is None else native.decode_state(state)
-        )
+    def _read(self, positions: Sequence[int]) -> Iterator[Taken]:
+        keys, count = self.messages, len(positions)
+        wanted = [keys.state_key(position) for position in positions]
+        wanted += [keys.data_key(position) for position in positions]
+        found = self.group.get_many(wanted)
+        for position, state, stored in zip(positions, found[:count], found[count:], strict=True):
+            assert stored is not None, "an index row without its message"
+            decoded = None if state is None else native.decode_state(state)
+            yield Taken(position, stored, native.decode_message(stored), decoded)
 
     def _admits(self, _record: MessageRecord, _due: tuple[int, bool], _now: int) -> bool:
         """Whether a due message may be taken now."""

@@ -160,12 +160,15 @@ async def _store_indexed(
     delays = [valid.delay_seconds for valid in messages]
     txn.add(queue.messages.delayed, sum(1 for delay in delays if delay))
     await queue.group.submit(txn)
+    undelayed: list[PlannedSend] = []
     for message, delay in zip(planned, delays, strict=True):
         if delay:
             visible_at = _visible_at(txn, delay)
             queue.scheduled(Timer(visible_at, message.position, False))
         else:
-            queue.added((message,))
+            undelayed.append(message)
+    if undelayed:
+        queue.added(undelayed)
     return planned
 
 

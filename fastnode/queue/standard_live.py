@@ -6,7 +6,7 @@ test per call.
 
 from collections.abc import Collection, Iterable, Sequence
 
-from fastnode import native
+from fastnode import config, native
 from fastnode.native import MESSAGE_FILED, MessageRecord, PlannedSend
 from fastnode.queue.fair import Tenants
 from fastnode.queue.live import Choice, LiveQueue, Taken
@@ -41,11 +41,13 @@ class StandardQueue(LiveQueue):
             if taken.state is None:
                 tenants.hold(taken.position, taken.record, now)
         while len(choice.messages) < limit and not choice.is_cut_short:
-            position = tenants.take(now)
-            if position is None:
+            dead_left = config.TRANSACTION_MESSAGES_MAX - len(choice.dead)
+            positions = tenants.take(min(limit - len(choice.messages), dead_left), now)
+            if not positions:
                 break
-            self.scanned += 1
-            self._sort_out(self._read(position), now, receives_max, choice)
+            self.scanned += len(positions)
+            for taken in self._read(positions):
+                self._sort_out(taken, now, receives_max, choice)
         return choice
 
     def give_back(self, choice: Choice) -> None:
@@ -60,8 +62,7 @@ class StandardQueue(LiveQueue):
     def settled(self, choice: Choice) -> None:
         if self.tenants is not None:
             self.tenants.settled(taken.record for taken in choice.all if _is_filed(taken))
-            if self.waiters and self.has_available():
-                self.waiters.wake_one()
+            self._wake()
 
     def has_available(self) -> bool:
         is_filed = self.tenants is not None and self.tenants.has_messages
@@ -72,17 +73,21 @@ class StandardQueue(LiveQueue):
         return self.waiting.claim(position, filed)
 
     def withdraw(self, positions: Collection[int], through: int) -> None:
-        if self.tenants is None:
-            super().withdraw(positions, through)
-        else:
-            # Filed messages lie ahead of the cursor, so it may not pass them.
-            super().withdraw(positions, 0)
+        super().withdraw(positions, through)
+        if self.tenants is not None:
             self.tenants.withdraw(positions)
 
     def withdrawn(self, positions: Collection[int], remaining: Sequence[Item]) -> None:
-        if self.tenants is not None:
-            remaining = self.tenants.withdrawn(positions, remaining)
-        super().withdrawn(positions, remaining)
+        if self.tenants is None:
+            super().withdrawn(positions, remaining)
+        else:
+            super().withdrawn(positions, self.tenants.withdrawn(positions, remaining))
+            self._wake()
+
+    def _wake(self) -> None:
+        """Messages of a tenant may have been found again."""
+        if self.waiters and self.has_available():
+            self.waiters.wake_one()
 
     def _admits(self, record: MessageRecord, due: tuple[int, bool], now: int) -> bool:
         return self.tenants is None or self.tenants.admits(record, due, now)

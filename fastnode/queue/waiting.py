@@ -107,8 +107,7 @@ class Waiting:
         A new leader walks from the mark, so it stays at or below whatever an earlier receive, which
         may still fail, took. `filed` is where messages wait that lie behind all of these.
         """
-        is_behind = filed is not None and not self.has_messages
-        first = filed if is_behind and filed is not None else self._first_untaken()
+        first = self._first_untaken() if filed is None or self.has_messages else filed
         # What came back from a failed receive may lie before what a later one still holds.
         mark = min([first, *self._claims[:1]])
         insort(self._claims, position)

@@ -5,12 +5,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from tests.conformance import timed, timed_dead_letters, timed_receiving
+from tests.conformance import timed, timed_dead_letters, timed_fifo, timed_receiving
 from tests.conformance.contract import PROTOCOLS, covers
 from tests.conformance.timed import CASES, Key, TimedCase
 from tests.nodes import Node
 
-MODULES = (timed_receiving, timed_dead_letters)
+MODULES = (timed_receiving, timed_dead_letters, timed_fifo)
 
 
 @pytest.fixture(scope="session")

@@ -170,6 +170,10 @@ def test_both_ways_treat_what_is_special_alike(name: str) -> None:
     compare([SPECIAL[name], SPECIAL[name]])
 
 
+def test_both_ways_file_what_follows_a_tenant() -> None:
+    compare([SPECIAL["group"], FIRST])
+
+
 @given(st.lists(REQUESTS, max_size=6))
 def test_both_ways_answer_and_store_alike(requests: list[bytes]) -> None:
     compare(requests)

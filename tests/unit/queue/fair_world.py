@@ -5,6 +5,8 @@ from fastnode.queue import api
 from fastnode.queue.standard_live import StandardQueue
 from tests.world import ACCOUNT, REGION, World
 
+LONG = 3_600
+
 
 class FairWorld(World):
     def send_as(
@@ -24,6 +26,17 @@ class FairWorld(World):
 
     def bodies(self, url: str, limit: int = 10, timeout: int | None = None) -> list[str]:
         return [message.body for message in self.receive(url, limit, timeout)]
+
+    def take_entry(self) -> bytes:
+        """What was gathered is in the log and not yet applied."""
+        entry = self.group.take_entry()
+        assert entry is not None
+        return entry
+
+    def land(self, entry: bytes) -> None:
+        self.logs[0].append(entry)
+        self.group.commit(1 + len(self.logs[0]), 1, [entry])
+        assert self.group.apply()
 
     def live(self, name: str = "q") -> StandardQueue:
         queue = self.service.find(ACCOUNT, REGION, name)
@@ -55,3 +68,14 @@ class FairWorld(World):
 def position_of(message_id: str) -> int:
     commit_ts, entry = native.message_id_position(bytes.fromhex(message_id.replace("-", "")))
     return commit_ts << 16 | entry
+
+
+def numbered(name: str, count: int, first: int = 0) -> list[str]:
+    return [f"{name}{number}" for number in range(first, first + count)]
+
+
+def make_noisy(world: FairWorld, url: str, tenant: str = "loud", backlog: int = 100) -> None:
+    """Thirty of its messages are in flight, and the backlog waits."""
+    world.send_many(url, tenant, numbered(tenant, 30 + backlog))
+    for _ in range(3):
+        assert len(world.bodies(url, 10, LONG)) == 10
