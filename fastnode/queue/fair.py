@@ -24,6 +24,8 @@ page that was read meanwhile has found the stored rows where they no longer are.
 - The low-water mark stays at or below the first message that waits, of noisy tenants too.
 - Messages that come back (their timeout ran out) are due in send order, as everywhere; those of
   noisy tenants stand aside (`fair_timers.py`).
+- A move task takes messages in send order, whoever is noisy: what came after it began must not be
+  what it finds first.
 - A queue without group ids has none of this: no row, no memory, one test per call.
 """
 

@@ -154,7 +154,7 @@ class _Runner:
 
     def _take(self, queue: LiveQueue, task: MoveTask, now: int) -> _Batch:
         limit = min(task.rate or config.MOVE_RATE_MAX, config.TRANSACTION_MESSAGES_MAX)
-        choice = queue.choose(limit, now)
+        choice = queue.choose_oldest(limit, now)
         moved: list[Taken] = []
         targets: list[LiveQueue] = []
         reason: str | None = None

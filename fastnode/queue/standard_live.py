@@ -50,6 +50,14 @@ class StandardQueue(LiveQueue):
                 self._sort_out(taken, now, receives_max, choice)
         return choice
 
+    def choose_oldest(self, limit: int, now: int) -> Choice:
+        if self.tenants is None:
+            return self.choose(limit, now)
+        self.tenants.shares.is_lenient = True
+        choice = self.choose(limit, now)
+        self.tenants.shares.is_lenient = False
+        return choice
+
     def give_back(self, choice: Choice) -> None:
         tenants = self.tenants
         if tenants is not None:

@@ -236,7 +236,35 @@ def test_leader_memory_of_tenants_is_bounded(
     while found := world.bodies(url, 10, LONG):
         received += found
         tenants = world.live().tenants
-        assert tenants is not None and len(tenants._first) <= 4 * 4
+        assert tenants is not None and len(tenants._alone) <= len(tenants._first) <= 4 * 4
         if len(received) <= 30:
             world.send_as(url, f"late{len(received)}", f"late{len(received)}")
     assert received == [*bodies, "late10", "late20", "late30"]
+
+
+def test_nothing_is_remembered_of_tenants_that_are_gone(world: FairWorld, url: str) -> None:
+    world.send_as(url, "first", "m")
+    for number in range(30):
+        for message in world.receive(url):
+            world.delete(url, message.receipt_handle)
+        world.send_as(url, f"t{number}", "m")
+    tenants = world.live().tenants
+    assert tenants is not None
+    memory = (tenants._first, tenants._tenant_at, tenants._alone, tenants._heap)
+    assert all(len(part) == 1 for part in memory)
+    assert not tenants.shares._held and not tenants.shares._in_flight
+
+
+def test_a_receive_meets_no_more_dead_letters_than_one_transaction_moves(
+    world: FairWorld, url: str
+) -> None:
+    make_noisy(world, url, backlog=40)
+    for _ in range(4):
+        world.bodies(url, 10, 5)
+    world.advance(5_001)
+    queue = world.live()
+    choice = queue.choose(10, queue.group.now(), 1)
+    assert world.noisy() == {"loud"}
+    assert (len(choice.messages), len(choice.dead)) == (0, config.TRANSACTION_MESSAGES_MAX)
+    queue.give_back(choice)
+    assert len(world.bodies(url)) == 10

@@ -288,13 +288,13 @@ class ManyTenantsHistory(FairHistory):
     @initialize()
     def start(self) -> None:
         super().start()
-        self.page = config.TENANT_PAGE
-        setattr(config, "TENANT_PAGE", PAGE)  # noqa: B010 - a Final that only this machine changes
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(config, "TENANT_PAGE", PAGE)
 
     def teardown(self) -> None:
         super().teardown()
-        if hasattr(self, "page"):
-            setattr(config, "TENANT_PAGE", self.page)  # noqa: B010 - as above
+        if hasattr(self, "patch"):
+            self.patch.undo()
 
 
 TestFairHistory = FairHistory.TestCase

@@ -102,6 +102,15 @@ def test_whoever_still_takes_too_much_stays_noisy_without_sending() -> None:
     assert shares.quieten(NOW + 10 * config.NOISY_IDLE_MS, always) == []
 
 
+def test_who_is_lenient_finds_nobody_noisy() -> None:
+    shares = holding(loud=30)
+    assert shares.is_noisy("loud", NOW)
+    shares.is_lenient = True
+    assert shares.quieten(NOW, always) == ["loud"] and not shares.is_noisy("loud", NOW)
+    shares.is_lenient = False
+    assert shares.is_noisy("loud", NOW)
+
+
 def test_the_number_of_noisy_tenants_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "NOISY_TENANTS_MAX", 2)
     shares = holding(a=30, b=30, c=30)

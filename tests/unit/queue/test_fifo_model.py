@@ -5,7 +5,7 @@ queue agree on every delivery and its order, every handle, every refusal, every 
 long poll wakes, and on the counts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hypothesis import settings
@@ -197,7 +197,7 @@ class FifoHistory(FifoRun):
 
     def drawn(self, data: st.DataObject, count: int) -> list[tuple[Message, str]]:
         """Handles old and new, of messages that are there and that are gone."""
-        some = st.sampled_from(self.handles[-20:])
+        some = st.sampled_from(self.handles[-10:])
         return data.draw(st.lists(some, min_size=1, max_size=count, unique=True))
 
     @precondition(lambda self: bool(self.handles))
@@ -276,7 +276,6 @@ class FifoHistory(FifoRun):
         waits = any(message in self.model.busy for message, _ in drawn)
         self.do(pending, plan, waits=waits, alone=alone)
 
-    @rule(alone=st.booleans())
     def sweep(self, alone: bool) -> None:
         pending = Pending(None)  # type: ignore[arg-type]  # a sweep has no caller
         start(sweep(self.world.service, self.queue), pending.finish)
@@ -299,7 +298,6 @@ class FifoHistory(FifoRun):
 
         self.do(pending, plan, alone=alone)
 
-    @rule()
     def sweep_what_is_remembered(self) -> None:
         """Nobody can tell, except by what is stored."""
         self.commit()
@@ -312,12 +310,10 @@ class FifoHistory(FifoRun):
         self.model.forget_attempts(self.now)
         self.advance(1)
 
-    @rule()
     def purge(self) -> None:
         pending = self.world.begin("PurgeQueue", api.PurgeQueueRequest(URL))
         self.do(pending, lambda _now: lambda _pending: self.model.purge())
 
-    @rule(seconds=st.sampled_from([0, 1, 5]))
     def change_delay(self, seconds: int) -> None:
         request = api.SetQueueAttributesRequest(URL, {"DelaySeconds": str(seconds)})
 
@@ -326,6 +322,20 @@ class FifoHistory(FifoRun):
             self.model.delay = seconds * SECOND
 
         self.do(self.world.begin("SetQueueAttributes", request), lambda _now: check)
+
+    # One rule for all that is rare: hypothesis chooses among rules alike.
+    @rule(data=st.data())
+    def disturb(self, data: st.DataObject) -> None:
+        disturbances: list[Callable[[], None]] = [
+            self.crash,
+            self.world.engine.flush,
+            self.log_is_full,
+            lambda: self.sweep(alone=data.draw(st.booleans())),
+            self.sweep_what_is_remembered,
+            self.purge,
+            lambda: self.change_delay(data.draw(st.sampled_from([0, 1, 5]))),
+        ]
+        data.draw(st.sampled_from(disturbances))()
 
 
 class FifoHistoryInSmallPages(FifoHistory):
