@@ -1,14 +1,14 @@
 """How long messages of quiet tenants wait behind a noisy one: real handlers on a real engine.
 
-Two queues of one store take turns. In each turn ten quiet tenants send a message each, and the next
-receive must return them; that is their dwell time. One queue has nothing else, the other one a
-noisy tenant that goes on sending in front of them, with a backlog of a million. What is gathered is
-applied at once: there is no log and no network, which would be the same for both and hide the
-difference. With timing off the backlog is short, to see that everything still works.
+Two stores take turns. In each turn ten quiet tenants send a message each, and the next receive must
+return them; that is their dwell time. One store has nothing else, the other one a noisy tenant that
+goes on sending in front of them, with a backlog of a million. What is gathered is applied at once:
+there is no log and no network, which would be the same for both and hide the difference. With
+timing off the backlog is short, to see that everything still works.
 """
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter_ns
 from typing import Any, Final
@@ -28,7 +28,7 @@ from fastnode.store.group import Group
 
 BACKLOG: Final = 1_000_000
 SHORT_BACKLOG: Final = 2_000
-TURNS: Final = 3_000
+TURNS: Final = 2_000
 SHORT_TURNS: Final = 20
 IN_FLIGHT: Final = 500
 BATCH: Final = 10
@@ -37,6 +37,7 @@ GATHERED: Final = 32
 BODY: Final = "x" * 200
 RATIO_MAX: Final = 1.5
 LONG_SECONDS: Final = 43_200
+QUEUE: Final = "shared"
 
 
 class NoAlarm:
@@ -84,130 +85,120 @@ class Store:
 
     # --- the usual requests --------------------------------------------------------------------
 
-    def create(self, name: str) -> None:
-        self.call("CreateQueue", api.CreateQueueRequest(name))
+    def create(self) -> None:
+        self.call("CreateQueue", api.CreateQueueRequest(QUEUE))
 
-    def begin_batch(self, name: str, tenants: Sequence[str], body: str) -> None:
+    def begin_batch(self, tenants: Sequence[str], body: str) -> None:
         entries = [
             api.SendMessageBatchRequestEntry(str(number), body, message_group_id=tenant)
             for number, tenant in enumerate(tenants)
         ]
-        self.begin("SendMessageBatch", api.SendMessageBatchRequest(name, entries))
+        self.begin("SendMessageBatch", api.SendMessageBatchRequest(QUEUE, entries))
 
-    def flood(self, name: str, messages: int) -> None:
+    def flood(self, messages: int) -> None:
         for number in range(messages // BATCH):
-            self.begin_batch(name, ["noisy"] * BATCH, BODY)
+            self.begin_batch(["noisy"] * BATCH, BODY)
             if number % GATHERED == 0:
                 self.commit()
         self.commit()
 
-    def receive(self, name: str) -> list[api.Message]:
+    def receive(self) -> list[api.Message]:
         request = api.ReceiveMessageRequest(
-            name, max_number_of_messages=BATCH, visibility_timeout=LONG_SECONDS
+            QUEUE, max_number_of_messages=BATCH, visibility_timeout=LONG_SECONDS
         )
         messages: list[api.Message] = self.call("ReceiveMessage", request).messages
         return messages
 
-    def delete(self, name: str, messages: list[api.Message]) -> None:
+    def delete(self, messages: list[api.Message]) -> None:
         entries = [
             api.DeleteMessageBatchRequestEntry(str(number), message.receipt_handle)
             for number, message in enumerate(messages)
         ]
-        self.call("DeleteMessageBatch", api.DeleteMessageBatchRequest(name, entries))
+        self.call("DeleteMessageBatch", api.DeleteMessageBatchRequest(QUEUE, entries))
 
 
-@pytest.fixture
-def directory(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path
-    shutil.rmtree(tmp_path)
+class Pair:
+    """A calm store and a flooded one."""
+
+    def __init__(self, path: Path, backlog: int) -> None:
+        self._path = path
+        self.calm, self.flooded = self._open()
+        for store in (self.calm, self.flooded):
+            store.create()
+            dwell_us(store, 0)
+        self.flooded.flood(backlog + 2 * IN_FLIGHT)
+        self.find_out()
+
+    def _open(self) -> tuple[Store, Store]:
+        return Store(self._path / "calm"), Store(self._path / "flooded")
+
+    def find_out(self) -> None:
+        """Who is noisy: one tenant comes to hold many messages."""
+        for _ in range(IN_FLIGHT // BATCH):
+            assert len(self.flooded.receive()) == BATCH
+
+    def restart(self) -> None:
+        self.close()
+        self.calm, self.flooded = self._open()
+        self.find_out()
+
+    def close(self) -> None:
+        self.calm.engine.close()
+        self.flooded.engine.close()
+
+    def measure(self, turns: int) -> tuple[list[float], list[float]]:
+        """Dwell times in both, sorted."""
+        calm: list[float] = []
+        behind: list[float] = []
+        for turn in range(turns):
+            self.flooded.flood(BATCH)
+            calm.append(dwell_us(self.calm, turn))
+            behind.append(dwell_us(self.flooded, turn))
+        return sorted(calm), sorted(behind)
 
 
-def dwell_us(store: Store, name: str, turn: int) -> float:
+def dwell_us(store: Store, turn: int) -> float:
     """From the answer of the send to the answer of the receive."""
     tenants = [f"quiet-{(turn * BATCH + number) % 1_000}" for number in range(BATCH)]
     body = f"turn {turn}"
-    store.begin_batch(name, tenants, body)
+    store.begin_batch(tenants, body)
     store.commit()
     begun = perf_counter_ns()
-    messages = store.receive(name)
+    messages = store.receive()
     ended = perf_counter_ns()
     assert [message.body for message in messages] == [body] * BATCH
-    store.delete(name, messages)
+    store.delete(messages)
     return (ended - begun) / 1_000
 
 
-def flooded(store: Store, backlog: int) -> None:
-    """Two fair queues; in one of them a noisy tenant holds much and has more."""
-    for name in ("calm", "flooded"):
-        store.create(name)
-        dwell_us(store, name, 0)
-    store.flood("flooded", backlog + IN_FLIGHT)
-    find_out(store)
-
-
-def find_out(store: Store) -> None:
-    for _ in range(IN_FLIGHT // BATCH):
-        assert len(store.receive("flooded")) == BATCH
-
-
-def measure(store: Store, turns: int) -> tuple[list[float], list[float]]:
-    calm: list[float] = []
-    behind: list[float] = []
-    for turn in range(turns):
-        store.begin_batch("flooded", ["noisy"] * BATCH, BODY)
-        store.commit()
-        calm.append(dwell_us(store, "calm", turn))
-        behind.append(dwell_us(store, "flooded", turn))
-    return sorted(calm), sorted(behind)
-
-
 def test_a_noisy_tenant_does_not_make_quiet_ones_wait(
-    directory: Path, benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store = Store(directory / "g")
-    flooded(store, SHORT_BACKLOG if benchmark.disabled else BACKLOG)
-    turns = SHORT_TURNS if benchmark.disabled else TURNS
-    calm, behind = benchmark.pedantic(measure, args=(store, turns), rounds=1)  # type: ignore[no-untyped-call] # so pytest-benchmark has it
-    store.engine.close()
-    if not benchmark.disabled:
-        report(benchmark, capsys, "quiet tenants behind a million messages", calm, behind)
-
-
-def test_a_restart_does_not_make_quiet_ones_wait(
-    directory: Path, benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str]
-) -> None:
-    store = Store(directory / "g")
-    flooded(store, SHORT_BACKLOG if benchmark.disabled else BACKLOG)
-    store.engine.close()
-    store = Store(directory / "g")
-    begun = perf_counter_ns()
-    find_out(store)
-    first_ms = (perf_counter_ns() - begun) / 1e6
-    turns = SHORT_TURNS if benchmark.disabled else TURNS
-    calm, behind = benchmark.pedantic(measure, args=(store, turns), rounds=1)  # type: ignore[no-untyped-call] # so pytest-benchmark has it
-    store.engine.close()
-    if not benchmark.disabled:
-        name = f"the same after a restart (found out in {first_ms:.0f} ms)"
-        report(benchmark, capsys, name, calm, behind)
-
-
-def report(
-    benchmark: BenchmarkFixture,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-    calm: list[float],
-    behind: list[float],
-) -> None:
-    def p99(times: list[float]) -> float:
-        return times[len(times) * 99 // 100]
-
-    ratio = p99(behind) / p99(calm)
-    medians = behind[len(behind) // 2] / calm[len(calm) // 2]
-    benchmark.extra_info["p99_ratio"] = round(ratio, 2)
+    is_short = benchmark.disabled
+    pair = Pair(tmp_path, SHORT_BACKLOG if is_short else BACKLOG)
+    turns = SHORT_TURNS if is_short else TURNS
+    # pytest-benchmark annotates its fixture's call but not this method.
+    grown = benchmark.pedantic(pair.measure, args=(turns,), rounds=1)  # type: ignore[no-untyped-call]
+    pair.restart()
+    restarted = pair.measure(turns)
+    pair.close()
+    shutil.rmtree(tmp_path)
+    if is_short:
+        return
     with capsys.disabled():
-        print(
-            f"\n{name}: dwell p99 {p99(calm):.0f} → {p99(behind):.0f} µs,"
-            f" {ratio:.2f}x, median {medians:.2f}x",
-            end="",
-        )
-    assert ratio <= RATIO_MAX, f"{name}: p99 {ratio:.2f} times as long, {RATIO_MAX} allowed"
+        ratios = [report("", *grown), report(" after a restart", *restarted)]
+    benchmark.extra_info["p99_ratios"] = ratios
+    assert max(ratios) <= RATIO_MAX, f"p99 {ratios} times as long, {RATIO_MAX} allowed"
+
+
+def report(when: str, calm: list[float], behind: list[float]) -> float:
+    """Prints both; how many times as long quiet tenants wait, at the 99th percentile."""
+    p99 = len(calm) * 99 // 100
+    ratio = behind[p99] / calm[p99]
+    medians = behind[len(behind) // 2] / calm[len(calm) // 2]
+    print(
+        f"\nquiet tenants behind {BACKLOG:,} messages{when}: dwell time p99"
+        f" {calm[p99]:.0f} → {behind[p99]:.0f} µs, {ratio:.2f}x; median {medians:.2f}x",
+        end="",
+    )
+    return round(ratio, 2)
