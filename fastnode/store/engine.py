@@ -36,6 +36,7 @@ from typing import Final, Protocol
 
 from rocksdict import (
     AccessType,
+    BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
     Checkpoint,
@@ -346,6 +347,12 @@ def table_options(shared: EngineShared) -> BlockBasedOptions:
     table.set_pin_l0_filter_and_index_blocks_in_cache(True)
     # Most looked-up state keys do not exist: a message that was never received has none.
     table.set_bloom_filter(10, False)
+    # In parts, of which a read takes one. The filter of a whole file of a million small keys does
+    # not fit into a shard of the cache and would be read again for every look-up: 270 us, not 4.
+    table.set_index_type(BlockBasedIndexType.two_level_index_search())
+    table.set_partition_filters(True)
+    table.set_metadata_block_size(4 * KIB)
+    table.set_pin_top_level_index_and_filter(True)
     table.set_block_size(16 * KIB)
     table.set_format_version(5)
     table.set_checksum_type(ChecksumType.xxh3())
