@@ -16,8 +16,9 @@ import msgspec
 from rocksdict import DBCompactionStyle, Options
 
 from bench.report import Line
-from fastnode.store import engine
-from fastnode.store.engine import EngineShared, RocksEngine, WriteStalled
+from fastnode.store import engine, engine_options
+from fastnode.store.engine import RocksEngine, WriteStalled
+from fastnode.store.engine_options import EngineShared
 
 BATCH = 100
 # Bodies below and above the size from which a body gets a place of its own.
@@ -69,10 +70,10 @@ def without_collector(shared: EngineShared, memtable_bytes: int) -> Options:
     """The node's options but for compaction of files full of tombstones."""
     options = Options(raw_mode=True)
     options.create_if_missing(True)
-    options.set_block_based_table_factory(engine.table_options(shared))
-    engine.set_memory(options, shared, memtable_bytes)
-    engine.set_files(options)
-    options.set_max_background_jobs(engine.BACKGROUND_JOBS_MAX)
+    options.set_block_based_table_factory(engine_options.table_options(shared))
+    engine_options.set_memory(options, shared, memtable_bytes)
+    engine_options.set_files(options)
+    options.set_max_background_jobs(engine_options.BACKGROUND_JOBS_MAX)
     options.set_avoid_unnecessary_blocking_io(True)
     return options
 
@@ -88,10 +89,10 @@ def universal(make: "MakeOptions") -> "MakeOptions":
 
 MakeOptions = Callable[[EngineShared, int], Options]
 WAYS: dict[str, MakeOptions] = {
-    PRESENT: engine.options_for,
+    PRESENT: engine_options.options_for,
     "level": without_collector,
     "universal": universal(without_collector),
-    "universal, tombstones": universal(engine.options_for),
+    "universal, tombstones": universal(engine_options.options_for),
 }
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from fastnode.store.engine import Engine, EngineShared, RocksEngine
+from fastnode.store.engine import Engine, RocksEngine
+from fastnode.store.engine_options import EngineShared
 
 ROWS = 20_000
 BODY = os.urandom(200)

@@ -23,7 +23,8 @@ from fastnode.queue.caller import Call, Caller
 from fastnode.queue.operations import OPERATIONS
 from fastnode.queue.service import Service
 from fastnode.raft.groups import LEADER
-from fastnode.store.engine import EngineShared, RocksEngine
+from fastnode.store.engine import RocksEngine
+from fastnode.store.engine_options import EngineShared
 from fastnode.store.group import Group
 
 BACKLOG: Final = 1_000_000

@@ -16,7 +16,8 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from fastnode import native
 from fastnode.native import Transaction
 from fastnode.store.apply import Decided, Position, decide, fill_batch
-from fastnode.store.engine import Engine, EngineShared, RocksEngine
+from fastnode.store.engine import Engine, RocksEngine
+from fastnode.store.engine_options import EngineShared
 from fastnode.store.keyspace import MessageKeys
 from fastnode.store.txn import Txn
 

@@ -5,7 +5,16 @@ The rules behind it are in `rust_ext/src`; one turn of a worker crosses this bou
 
 from typing import TypedDict, final, type_check_only
 
-__all__ = ["LogCorrupt", "LogFormat", "LogFull", "NotLeader", "RaftGroups", "SimDisk"]
+__all__ = [
+    "LogCorrupt",
+    "LogFormat",
+    "LogFull",
+    "MembersBusy",
+    "NotLeader",
+    "RaftGroups",
+    "SimDisk",
+    "TooMuchPending",
+]
 
 class LogCorrupt(Exception):
     """Stored entries are damaged or missing; the message names file and offset and what to do."""
@@ -19,6 +28,20 @@ class LogFull(Exception):
 class NotLeader(Exception):
     """The group is led by somebody else, by nobody, or is handing its leadership over."""
 
+class MembersBusy(Exception):
+    """Members cannot change now: a change is not applied yet, or the node has not caught up."""
+
+class TooMuchPending(Exception):
+    """More bytes wait to be committed in the group than may; nothing was appended."""
+
+@type_check_only
+class PeerStatus(TypedDict):
+    match: int
+    next: int
+    state: str
+    recent_active: bool
+    pending_snapshot: int
+
 @type_check_only
 class GroupStatus(TypedDict):
     role: str
@@ -28,6 +51,15 @@ class GroupStatus(TypedDict):
     applied: int
     first: int
     last: int
+    voters: list[int]
+    learners: list[int]
+    snapshot: int
+    """Index of the state that this node offers to peers, 0 for none."""
+    installing: bool
+    transferee: int
+    uncommitted_bytes: int
+    peers: dict[int, PeerStatus]
+    """Empty on a node that does not lead. `state` is probe, replicate or snapshot."""
 
 @type_check_only
 class Status(TypedDict):
@@ -66,22 +98,42 @@ class RaftGroups:
         *,
         voters: list[int],
         applied: list[int],
+        restored: list[tuple[int, int, list[int], list[int]] | None] | None = None,
         segment_bytes: int = 67_108_864,
         election_ticks: int = 10,
         heartbeat_ticks: int = 2,
+        uncommitted_bytes: int = 268_435_456,
         sync: bool = True,
         manual: bool = False,
         disk: SimDisk | None = None,
-    ) -> RaftGroups: ...
+    ) -> RaftGroups:
+        """`voters` counts only for a new log; without any the node waits to be added by a leader.
+
+        `restored` has for each group the index, term, voters and learners of the snapshot that
+        replaced its state machine last, or None: without it a state machine that is ahead of the
+        log is LogCorrupt. It may be given again at every start.
+        """
+
     def fileno(self) -> int:
         """Readable when `ready()` has something new."""
 
     def tick(self) -> None: ...
     def step(self, packet: bytes) -> list[str]:
-        """Take a peer's packet; answers why messages were refused."""
+        """Take a peer's packet; answers why messages were refused.
+
+        The packet of an offer comes here too, once what it offers has been fetched. If it is not
+        refused, `ready()` names it in `installs`, or nothing had to be replaced.
+        """
 
     def propose(self, group: int, entry: bytes) -> None:
-        """Raises NotLeader or LogFull, and then nothing was appended."""
+        """Raises NotLeader, LogFull or TooMuchPending, and then nothing was appended."""
+
+    def propose_members(self, group: int, kind: str, node: int) -> None:
+        """`kind` is add-learner, add-voter (of a learner that has caught up) or remove.
+
+        Raises NotLeader, MembersBusy or LogFull, and then nothing was appended. That nothing comes
+        of it although nothing was raised is possible, as with every proposal: see `members`.
+        """
 
     def ready(
         self,
@@ -91,17 +143,52 @@ class RaftGroups:
         list[tuple[int, bytes, int]],
         list[tuple[int, str, int, int]],
         bool,
+        list[tuple[int, int, list[int], list[int]]],
+        list[tuple[int, int]],
+        list[tuple[int, int, bytes]],
+        list[tuple[int, int, int, list[int], list[int], bytes]],
     ]:
-        """(sends, committed, reads, roles, persisting).
+        """(sends, committed, reads, roles, persisting, members, wanted, offers, installs).
 
-        sends: (peer, packet). committed: (group, last index, last term, entries without the empty
-        ones). reads: (group, context, index). roles: (group, role, term, leader), changes only.
+        sends: (peer, packet); several for a peer when entries are among them, and then the one
+        with votes, heartbeats and answers comes first. committed: (group, last index, last term,
+        entries without the empty ones and the changes of members). reads: (group, context, index).
+        roles: (group, role, term, leader), changes only.
         persisting: a block is queued or being written, or committed entries were left for the next
         call because a call hands out a bounded amount; `fileno()` becomes readable in either case.
+        members: (group, index, voters, learners), changes only, and all with the first call.
+        wanted: (group, peer) that needs a snapshot; again every ten ticks until there is one.
+        offers: (group, peer, packet) to be passed to the peer's `step()`; what became of it must be
+        told by `report_snapshot`.
+        installs: (group, index, term, voters, learners, data), each once: the state machine is to
+        be replaced, what waits to be applied is void. Until `installed` is durable the group
+        neither delivers nor answers, and takes no messages.
         """
 
     def applied(self, positions: list[tuple[int, int]]) -> None: ...
-    def compact(self, group: int, index: int) -> None: ...
+    def compact(self, group: int, index: int) -> None:
+        """Never beyond a snapshot that is offered, since its taker goes on with the entries."""
+
+    def snapshot_ready(self, group: int, index: int, data: bytes) -> None:
+        """The state at an applied index can be fetched by the name `data` (at most 4 KiB).
+
+        Kept until it is replaced or dropped. Raises NotLeader, or MembersBusy when a later state
+        is needed.
+        """
+
+    def drop_snapshot(self, group: int) -> None: ...
+    def report_snapshot(self, group: int, peer: int, ok: bool) -> None:
+        """What became of an offer: `ok` once the peer took it without refusing it.
+
+        Until this is called or the peer answers, the peer gets no entries.
+        """
+
+    def installed(self, group: int, index: int) -> None:
+        """The state machine durably is the snapshot: the log begins anew behind it."""
+
+    def campaign(self, group: int) -> None:
+        """Ask to be elected; without effect on a node that cannot be."""
+
     def read_index(self, group: int, context: bytes) -> None: ...
     def transfer_leader(self, group: int, to: int) -> None: ...
     def report_unreachable(self, peer: int) -> None: ...

@@ -22,10 +22,16 @@ NOISY_IN_FLIGHT_MIN: Final = 30
 NOISY_IDLE_MS: Final = 300_000
 # How long one receive may look through the partitions of a queue.
 FANOUT_MS: Final = 100
+# How long messages are set aside for a receive that another node answers.
+CLAIM_MS: Final = 1_000
+# A purge or deletion that reaches a partition later than this is refused there.
+RENEWAL_MS: Final = 5_000
 MOVE_TASKS_KEPT: Final = 10
 MOVE_TASKS_ACTIVE_MAX: Final = 100
 MOVE_RATE_MAX: Final = 500
 MOVE_TASK_MS_MAX: Final = 36 * 3_600_000
+# Message groups that one step of a move task looks at.
+MOVE_GROUPS_MAX: Final = 1_000
 
 # --- HTTP -----------------------------------------------------------------------------------------
 # One legal 1 MiB message can need 6 MiB as JSON, so the body cap leaves room and sizes are checked
@@ -83,6 +89,22 @@ CAPABILITY_HEAD_BYTES_MAX: Final = 8 * 1024
 CAPABILITY_BODY_BYTES_MAX: Final = 1_024
 TRANSFER_RETRY_SECONDS: Final = 0.05
 
+# --- Cluster --------------------------------------------------------------------------------------
+# How long a call waits for a leader: while one is being elected, and when there was none for long.
+ELECTION_WAIT_SECONDS: Final = 2.5
+NO_LEADER_WAIT_SECONDS: Final = 0.8
+# A forwarded call: the longest poll, and a little less than its client is made to wait.
+FORWARD_SECONDS: Final = 28.0
+# How long a node that stops waits for others to take its leads.
+HANDOVER_SECONDS: Final = 2.0
+BALANCE_SECONDS: Final = 2.0
+TEND_SECONDS: Final = 0.5
+# A member that comes back is given leads when it could be reached at so many looks in a row.
+BALANCE_STEADY_LOOKS: Final = 3
+# A lead is not handed to a member that lacks more of the log.
+TRANSFER_ENTRIES_BEHIND_MAX: Final = 1_000
+CLUSTER_SECRET_BYTES_MIN: Final = 16
+
 # --- Leader memory --------------------------------------------------------------------------------
 LIVE_QUEUES_MAX: Final = 50_000
 RESOLVED_URLS_MAX: Final = 10_000
@@ -121,8 +143,28 @@ LOW_SPACE_FLUSH_SECONDS: Final = 5.0
 # A group with more is left to the compaction that its tombstones cause.
 LOW_SPACE_COMPACT_BYTES: Final = 64 * 1_048_576
 LOG_BYTES_BEFORE_FLUSH: Final = 256 * 1_048_576
+# Of each group with several members, while the log is not long.
+LOG_ENTRIES_KEPT: Final = 10_000
 LOG_SEGMENT_BYTES: Final = 64 * 1_048_576
 DISK_RESERVE_BYTES: Final = 512 * 1_048_576
 DISK_RESERVE_FRACTION: Final = 0.02
 # On a disk below 2 GiB the reserve is this part of it, or a small disk would take no message.
 DISK_RESERVE_FRACTION_MAX: Final = 0.25
+
+# --- Links between nodes --------------------------------------------------------------------------
+# The largest entry and what surrounds it; also more than any request that may be forwarded.
+PEER_FRAME_BYTES_MAX: Final = ENTRY_BYTES_MAX + 64 * 1024
+# A longer frame is sent in pieces of this size, so that a heartbeat waits for one of them at most.
+PEER_PIECE_BYTES: Final = 256 * 1024
+PEER_BACKLOG_BYTES_MAX: Final = 32 * 1_048_576
+# Of one link, in each direction.
+PEER_CALLS_MAX: Final = 16_384
+PEER_HANDSHAKES_MAX: Final = 64
+PEER_HANDSHAKE_SECONDS: Final = 3.0
+PEER_HANDSHAKE_BYTES_MAX: Final = 8 * 1024
+PEER_PING_SECONDS: Final = 1.0
+PEER_SILENT_SECONDS: Final = 5.0
+PEER_DIAL_SECONDS_MIN: Final = 0.05
+PEER_DIAL_SECONDS_MAX: Final = 2.0
+PEER_CLOSE_SECONDS: Final = 1.0
+PEER_CLOCK_SAMPLES: Final = 16

@@ -8,11 +8,13 @@ Two rules keep strangers' files and other versions' data safe. A directory that 
 a newer version wrote, is refused before anything in it changes. And `FORMAT` is written last, when
 everything it vouches for exists: a directory with `FORMAT` but without its `log/` has lost data and
 is refused, while one without `FORMAT` was never used and is completed. `STARTED` is written before
-the first request is answered: from then on an empty `log/` is a lost log, not a new one.
+the first request is answered: from then on an empty `log/` is a lost log, not a new one. `PEERS`
+holds the incarnation of every member this node ever spoke with.
 """
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import secrets
@@ -29,6 +31,7 @@ FORMAT_VERSION: Final = 1
 LOCK_NAME: Final = "LOCK"
 FORMAT_NAME: Final = "FORMAT"
 STARTED_NAME: Final = "STARTED"
+PEERS_NAME: Final = "PEERS"
 # A volume mounted as data directory is fresh when it holds nothing but ext4's lost+found.
 _FILES_BEFORE_FORMAT: Final = frozenset({LOCK_NAME, FORMAT_NAME + ".tmp", "lost+found"})
 _LOG_NAME: Final = "log"
@@ -42,7 +45,10 @@ class DataDir:
     def __init__(self, path: Path, identity: "_Format", lock_descriptor: int) -> None:
         self.path: Final = path
         self.cluster_id: Final = identity.cluster_id
+        # Tells this directory from one that another start under the same number began.
+        self.incarnation: Final = bytes.fromhex(identity.incarnation or identity.cluster_id)
         self.node_id: Final = identity.node_id
+        self.members: Final = identity.members
         self.groups: Final = identity.groups
         self._lock_descriptor: int | None = lock_descriptor
 
@@ -59,6 +65,31 @@ class DataDir:
         if not (self.path / STARTED_NAME).exists():
             _write_durably(self.path / STARTED_NAME, b"")
 
+    def remember_peer(self, node: int, incarnation: bytes) -> bool:
+        """False if the node is known by another incarnation. A node that is new is known durably
+        from then on.
+        """
+        known = self._known_peers()
+        if node not in known:
+            known[node] = incarnation.hex()
+            _write_durably(self.path / PEERS_NAME, msgspec.json.encode(known))
+        return known[node] == incarnation.hex()
+
+    def forget_peer(self, node: int) -> None:
+        """Whoever comes under this number next is somebody else."""
+        known = self._known_peers()
+        if known.pop(node, None) is not None:
+            _write_durably(self.path / PEERS_NAME, msgspec.json.encode(known))
+
+    def _known_peers(self) -> dict[int, str]:
+        path = self.path / PEERS_NAME
+        if not path.exists():
+            return {}
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=dict[int, str])
+        except msgspec.DecodeError as error:
+            _refuse_damaged(path, str(error))
+
     def close(self) -> None:
         """Let the next process in. Idempotent."""
         if self._lock_descriptor is not None:
@@ -74,18 +105,37 @@ class _Format(msgspec.Struct, frozen=True, kw_only=True):
     cluster_id: str
     groups: int
     created_by: str
+    incarnation: str = ""
+    members: dict[int, str] = {}
+    # Numbers of the nodes that began the cluster together; none if one did, or it was joined.
+    founders: tuple[int, ...] = ()
+
+
+class Founding(msgspec.Struct, frozen=True):
+    """What a new directory belongs to, if that is not a cluster of its own."""
+
+    cluster_id: str
+    groups: int
+    incarnation: bytes
+    # Where the members were when this one joined them, by number.
+    members: dict[int, str] = {}
 
 
 class _FormatVersion(msgspec.Struct, frozen=True):
     format: int
 
 
-def open_data_dir(settings: Settings) -> DataDir:
+def is_new(settings: Settings) -> bool:
+    """Whether no node has used the directory before."""
+    return not (Path(settings.data_dir) / FORMAT_NAME).exists()
+
+
+def open_data_dir(settings: Settings, founding: Founding | None = None) -> DataDir:
     """Create or open `settings.data_dir` and hold it; StartError or UsageError say why not."""
     # Absolute, so that a later change of the working directory cannot move the node's files.
     path = Path(settings.data_dir).absolute()
     try:
-        return _open(path, settings)
+        return _open(path, settings, founding)
     except (NotADirectoryError, FileExistsError):
         raise StartError(
             f"{path} is not a directory: move it away or use another --data-dir"
@@ -97,7 +147,7 @@ def open_data_dir(settings: Settings) -> DataDir:
         ) from None
 
 
-def _open(path: Path, settings: Settings) -> DataDir:
+def _open(path: Path, settings: Settings, founding: Founding | None) -> DataDir:
     _make_directory(path)
     # Looked at before the lock, so that a directory we refuse is left without a trace of us, and
     # again under it, because the holder before us may have completed it in between.
@@ -107,7 +157,7 @@ def _open(path: Path, settings: Settings) -> DataDir:
         on_refusal.callback(os.close, lock_descriptor)
         identity = _read_format(path)
         _check(path, identity, settings)
-        identity = identity or _create(path, settings)
+        identity = identity or _create(path, settings, founding)
         on_refusal.pop_all()
     return DataDir(path, identity, lock_descriptor)
 
@@ -125,6 +175,11 @@ def _check(path: Path, identity: _Format | None, settings: Settings) -> None:
         raise UsageError(
             f"{path} has {identity.groups} groups, not {settings.groups}, and the number is fixed: "
             f"use --groups {identity.groups} or another --data-dir"
+        )
+    if settings.peers and identity.created_by and not identity.founders:
+        raise UsageError(
+            f"{path} belongs to a cluster that was not begun with --peers: start this node without "
+            "it, and let others --join it, or use another --data-dir"
         )
     for part in _parts(path, identity.groups):
         if not part.is_dir():
@@ -187,9 +242,9 @@ def _read_format(path: Path) -> _Format | None:
             _refuse_newer(path, version)
         identity = msgspec.json.decode(text, type=_Format)
     except msgspec.DecodeError as error:
-        _refuse_damaged(path, str(error))
+        _refuse_damaged(path / FORMAT_NAME, str(error))
     if identity.format < 1 or identity.groups < 1 or identity.node_id < 1:
-        _refuse_damaged(path, "a number in it is below 1")
+        _refuse_damaged(path / FORMAT_NAME, "a number in it is below 1")
     return identity
 
 
@@ -203,24 +258,37 @@ def _refuse_newer(path: Path, version: int) -> NoReturn:
 
 def _refuse_damaged(path: Path, reason: str) -> NoReturn:
     raise StartError(
-        f"{path / FORMAT_NAME} is damaged ({reason}): "
-        "restore it from a backup or use another --data-dir"
+        f"{path} is damaged ({reason}): restore it from a backup or use another --data-dir"
     )
 
 
-def _create(path: Path, settings: Settings) -> _Format:
-    for part in _parts(path, settings.groups):
+def _create(path: Path, settings: Settings, founding: Founding | None) -> _Format:
+    founding = founding or Founding(_cluster_id(settings), settings.groups, secrets.token_bytes(16))
+    for part in _parts(path, founding.groups):
         _make_directory(part)
     identity = _Format(
         format=FORMAT_VERSION,
         node_id=settings.node_id,
-        cluster_id=secrets.token_hex(16),
-        groups=settings.groups,
+        cluster_id=founding.cluster_id,
+        groups=founding.groups,
         created_by=__version__,
+        incarnation=founding.incarnation.hex(),
+        members=founding.members,
+        founders=tuple(settings.peer_addresses),
     )
-    text = json.dumps(msgspec.structs.asdict(identity), indent=2) + "\n"
+    text = json.dumps(msgspec.to_builtins(identity), indent=2) + "\n"
     _write_durably(path / FORMAT_NAME, text.encode())
     return identity
+
+
+def _cluster_id(settings: Settings) -> str:
+    """Members that begin a cluster together find its name each for itself, and those that were told
+    of different members find different ones.
+    """
+    if not settings.peers:
+        return secrets.token_hex(16)
+    founded = f"{settings.peers} {settings.groups}"
+    return hashlib.sha256(founded.encode()).hexdigest()[:32]
 
 
 def _parts(path: Path, groups: int) -> list[Path]:

@@ -33,8 +33,16 @@ class PlanAgain(OperationError):
     """The state changed under the plan: nothing was written, a new plan may succeed."""
 
 
+class Busy(OperationError):
+    """Something of the kind is under way and has to end first."""
+
+
 class Unavailable(OperationError):
     """Nobody can answer for the queue's group at the moment."""
+
+
+class NotLed(Unavailable):
+    """Somebody else leads the group, or nobody yet. Nothing was written: ask whoever leads it."""
 
 
 class DeadlineExceeded(OperationError):

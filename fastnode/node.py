@@ -1,54 +1,50 @@
-"""The composition root: the only file that knows every layer. Builds a node, serves, stops it.
+"""One node from its data directory to its queues and its members; not its listeners.
 
-Start: data directory, engines, the log (replayed into the engines), listeners, ready. Stop: drain
-the listeners, flush the engines, close the log. Nothing here decides what a request means.
+With `serve.py` the composition root: the only files that know every layer. Nothing here decides
+what a request means.
 """
 
 import asyncio
-import contextlib
-import gc
 import logging
-import os
-import signal
-import traceback
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from fastnode.clock import GroupClock, IdSource, SystemClock, SystemIdSource
+from fastnode import __version__, config
+from fastnode.clock import GroupClock, SystemClock, SystemIdSource, SystemRng
+from fastnode.cluster import part_calls
 from fastnode.cluster.capabilities import HTFIFO, advertised
-from fastnode.cluster.gate import PartitionGate
+from fastnode.cluster.courier import Courier
+from fastnode.cluster.dispatch import Dispatcher
+from fastnode.cluster.leads import Leads
+from fastnode.cluster.link_services import services_of
+from fastnode.cluster.member import Member
+from fastnode.cluster.membership import Membership
 from fastnode.cluster.partition_map import parse_partition_map
-from fastnode.cluster.poller import poll
 from fastnode.cluster.refusal import LeadershipRefusal
-from fastnode.datadir import DataDir, open_data_dir
-from fastnode.errors import StartError, Unavailable
-from fastnode.flow import start
-from fastnode.http.admin import Admin
-from fastnode.http.admin_api import AdminApi
-from fastnode.http.credentials import CredentialsFile
-from fastnode.http.health import Health
-from fastnode.http.http1 import Request
-from fastnode.http.identity import ACCOUNT_DEFAULT, IdentitySettings, OpenIdentity
-from fastnode.http.router import Router
-from fastnode.http.server import HttpServer
-from fastnode.http.sigv4 import Verifier
-from fastnode.native import message_id_text
-from fastnode.queue.operations import OPERATIONS
+from fastnode.cluster.replication import Replication, restored_of
+from fastnode.datadir import DataDir
+from fastnode.errors import StartError
+from fastnode.peers.handshake import Identity
+from fastnode.peers.peers import Peers, Rules
+from fastnode.queue.part_handlers import PartWorker
 from fastnode.queue.partition_groups import groups_with_partitions
-from fastnode.queue.predeclared import declare_queues
-from fastnode.queue.retention import Sweeper
 from fastnode.queue.service import Service
 from fastnode.raft.driver import Driver
-from fastnode.raft.groups import open_groups
+from fastnode.raft.groups import Ready, open_groups
 from fastnode.raft.runtime import Runtime
-from fastnode.settings import Address, Settings
-from fastnode.store.engine import EngineError, EngineShared, RocksEngine
+from fastnode.settings import Settings
+from fastnode.store.engine import EngineError, RocksEngine
+from fastnode.store.engine_options import EngineShared
 from fastnode.store.group import Group
 from fastnode.store.swap import recover_swap
-from fastnode.upkeep import Upkeep
+from fastnode.upkeep import Upkeep, disk_space, reserve_bytes
 
-GARBAGE_THRESHOLD: Final = 100_000
-NS_PER_SECOND: Final = 1_000_000_000
+if TYPE_CHECKING:
+    from fastnode.cluster.control_plane import ControlPlane
+    from fastnode.store.snapshot import Snapshot
+
 log: Final = logging.getLogger("fastnode")
 
 
@@ -70,197 +66,253 @@ class LoopAlarm:
 
 
 class Node:
-    """Everything of one node, from its data directory to its queues; not its listeners."""
-
     def __init__(self, settings: Settings, data: DataDir) -> None:
         loop = asyncio.get_running_loop()
+        self._settings = settings
+        self._data = data
+        told = {node: str(address) for node, address in settings.peer_addresses.items()}
         self.placement = parse_partition_map(settings.partition_map, data.groups)
         self.capabilities = advertised(settings.without_capability)
-        shared = EngineShared()
-        self.engines: list[RocksEngine] = []
-        clock, ids = SystemClock(), SystemIdSource()
-        try:
-            for number in range(data.groups):
-                recover_swap(data.group_path(number))
-                self.engines.append(RocksEngine(data.group_path(number), shared))
-        except EngineError as error:
-            raise StartError(f"{error}: restore the data directory from a backup") from error
+        self._clock, self._ids = SystemClock(), SystemIdSource()
+        self._secret = read_secret(settings.cluster_secret)
+        self.engines = _open_engines(data)
         self.groups = [
-            Group(number, engine, GroupClock(clock)) for number, engine in enumerate(self.engines)
+            Group(number, engine, GroupClock(self._clock, self._now_ns), is_sole_voter=False)
+            for number, engine in enumerate(self.engines)
         ]
+        is_joining = bool(settings.join)
+        founders = sorted(settings.peer_addresses) or [data.node_id]
         self.raft = open_groups(
             data.node_id,
             data.log_path,
+            voters=[] if is_joining else founders,
             applied=[group.applied_index for group in self.groups],
+            restored=[restored_of(data, group.number) for group in self.groups],
             is_synced=settings.fsync == "always",
         )
-        self._runtime = Runtime(loop, self.raft, clock.boottime_ns)
+        self._runtime = Runtime(loop, self.raft, self._clock.boottime_ns)
+        self._runtime.on_news = self._hear_news
+        self.member = Member(
+            data,
+            data.members | told,
+            self.raft,
+            self._runtime.received,
+            self._clock.wall_ns,
+            log,
+        )
+        self._runtime.send = self.member.send
+        self.service = Service(
+            self.groups, self._ids, lambda: LoopAlarm(loop), is_strict=settings.strict
+        )
+        self.service.placement = self.placement.groups_of
+        courier = Courier(data.node_id, self.member, loop.time, LoopAlarm(loop))
+        self.service.ask = partial(part_calls.ask, courier)
+        self.dispatcher = Dispatcher(self.service, courier)
+        self.dispatcher.is_alone = False
+        self.member.on_up = courier.look_again
+        self.member.on_members = self._count_voters
         for group in self.groups:
             group.on_gathered = self._runtime.gathered
             group.on_read_waiting = self._runtime.read_waiting
-        self.service = Service(self.groups, ids, lambda: LoopAlarm(loop), is_strict=settings.strict)
-        self.service.placement = self.placement.groups_of
+            group.on_leader = courier.look_again
+        self.leads = Leads(data.node_id, self.groups, self.raft, self.member)
+        self.membership = Membership(
+            data,
+            self.groups,
+            self.raft,
+            self.member,
+            self.leads,
+            courier,
+            self.service.new_request,
+        )
+        self._states = Replication(
+            data, self.groups, self.engines, self.raft, self._runtime.turn, log
+        )
+        self._states.ship = self._ship
+        self.membership.take = self._states.measure
+        self._control: ControlPlane | None = None
         self.upkeep = Upkeep(self.groups, self.raft, data.path)
-        self._refusal = LeadershipRefusal(self.groups, self._holds_partitions, _transfer_away, log)
+        self._refusal = LeadershipRefusal(
+            self.groups, self._holds_partitions, self.leads.give_away, log
+        )
 
-    @property
-    def is_ready(self) -> bool:
-        return all(group.is_ready for group in self.groups)
+    # --- start and stop ----------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Replay the log and take the lead of every group."""
+        """Replay the log; a node that is alone takes the lead of every group."""
         if HTFIFO not in self.capabilities:
             self._refusal.install()
         self._runtime.start(Driver(self.raft, self.groups))
-        await self._runtime.until(lambda: self.is_ready)
-        self.service.resume()
+        if self.is_alone:
+            await self._runtime.until(lambda: self.leads_all)
+
+    async def meet(self, sqs_url: str, admin_url: str) -> None:
+        """Listen for the other members and look for them."""
+        settings, data = self._settings, self._data
+        identity = Identity(
+            node_id=data.node_id,
+            incarnation=data.incarnation,
+            cluster_id=data.cluster_id,
+            version=__version__,
+            sqs_url=sqs_url,
+            admin_url=admin_url,
+            capabilities=self.capabilities,
+        )
+        peers = Peers(
+            identity,
+            self._secret,
+            Rules(self.member.refusal_of, self.member.remember),
+            on_raft=self.member.on_raft,
+            services=services_of(
+                self.dispatcher, PartWorker(self.service), self.membership, self._open_control
+            ),
+            clock=self._clock,
+            ids=self._ids,
+            rng=SystemRng(self._ids),
+            on_up=self.member.link_is_up,
+            on_down=self.member.link_is_down,
+        )
+        try:
+            await peers.start(settings.raft.host, settings.raft.port)
+        except OSError as error:
+            reason = f"--raft {settings.raft}: {error.strerror}"
+            if not self.is_alone or "raft" in settings.explicit:
+                raise StartError(f"{reason}; stop what uses it or choose another") from error
+            log.warning("nobody can join this node", extra={"why": reason})
+            return
+        self.member.connect(peers)
 
     async def stop(self) -> None:
         self._refusal.remove()
+        await self._states.close()
+        if self._control is not None:
+            await self._control.close()
         await self.upkeep.flush_all()
+        await self.member.leave()
         self._runtime.stop()
         self.raft.close()
         for engine in self.engines:
             engine.close()
 
-    def _holds_partitions(self, group: int) -> bool:
-        return group in self.placement.named_groups | groups_with_partitions(self.groups)
+    # --- what it is --------------------------------------------------------------------------
 
-    def metrics(self) -> dict[str, float]:
+    @property
+    def is_alone(self) -> bool:
+        return self.dispatcher.is_alone
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether every group can be answered for, here or by a leader that can be reached."""
+        return all(map(self._is_served, self.groups))
+
+    @property
+    def leads_all(self) -> bool:
+        return all(group.is_ready for group in self.groups)
+
+    def metrics(self) -> Mapping[str, float]:
         status = self.raft.status()
-        return {
+        counts = {
             "fastnode_log_fsyncs_total": status["fsyncs"],
             "fastnode_log_blocks_total": status["blocks"],
             "fastnode_log_bytes": status["log_bytes"],
             "fastnode_log_repaired_bytes": status["repaired_bytes"],
+            **self.service.fanout.metrics(),
+        }
+        shown = ("leader", "term", "commit", "applied", "last")
+        return counts | {
+            f'fastnode_raft_{name}{{group="{number}"}}': value
+            for number, group in enumerate(status["groups"])
+            for name, value in group.items()
+            if name in shown and isinstance(value, int)
         }
 
+    def _is_served(self, group: Group) -> bool:
+        if group.leads:
+            return group.is_ready
+        return group.leader != 0 and self.member.link_to(group.leader) is not None
 
-async def _transfer_away(_group: int) -> None:
-    raise Unavailable("this node is the only voter")
+    def _holds_partitions(self, group: int) -> bool:
+        return group in self.placement.named_groups | groups_with_partitions(self.groups)
+
+    # --- what happens to it ------------------------------------------------------------------
+
+    def _hear_news(self, ready: Ready) -> None:
+        for group, _, voters, learners in ready.members:
+            self.member.change_members(group, voters, learners)
+        self._states.on_news(ready)
+
+    def _count_voters(self, number: int) -> None:
+        """Nobody can take the lead from a sole voter, and whoever is one everywhere is alone."""
+        own = [self._data.node_id]
+        voters, _ = self.member.members[number]
+        self.groups[number].is_sole_voter = list(voters) == own
+        self.dispatcher.is_alone = len(self.member.members) == len(self.groups) and all(
+            list(voters) == own for voters, _ in self.member.members.values()
+        )
+
+    def _now_ns(self) -> int:
+        """The time that the voters agree on."""
+        return self.member.median_wall_ns() if hasattr(self, "member") else self._clock.wall_ns()
+
+    # --- the control plane -------------------------------------------------------------------
+
+    def _controlled(self) -> "ControlPlane":
+        """gRPC takes as much memory as the rest of an idle node, and a node that is alone has
+        nobody to control: so it is loaded when it is first needed.
+        """
+        from fastnode.cluster.control_plane import ControlPlane, Surroundings
+
+        if self._control is None:
+            around = Surroundings(
+                self._data,
+                self._secret,
+                self._settings.raft.host,
+                lambda: self._now_ns() // 1_000_000,
+                self._room,
+                self._ids,
+            )
+            self._control = ControlPlane(around, self.member, self.membership, self._states)
+            self.membership.hear = self._control.hear
+        return self._control
+
+    def _open_control(self, on_port: Callable[[int], object]) -> None:
+        self._controlled().open(on_port)
+
+    async def _ship(self, group: int, peer: int, snapshot: "Snapshot", packet: bytes) -> bool:
+        return await self._controlled().ship(group, peer, snapshot, packet)
+
+    def _room(self) -> int:
+        free, total = disk_space(self._data.path)
+        return free - reserve_bytes(total)
 
 
-async def serve(settings: Settings, *, on_ready: Callable[[str, str], None]) -> None:
-    """Run a node until SIGTERM or SIGINT; `StartError` or `UsageError` if it cannot start."""
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(_die_of_bug)
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-    identity = _identity(settings)
-    data = open_data_dir(settings)
+def _open_engines(data: DataDir) -> list[RocksEngine]:
+    shared = EngineShared()
+    engines: list[RocksEngine] = []
     try:
-        node = Node(settings, data)
-        await node.start()
-        data.mark_started()
-        _calm_garbage_collector()
-        await _run(settings, node, identity, stopping, on_ready)
-        await node.stop()
-    finally:
-        data.close()
+        for number in range(data.groups):
+            recover_swap(data.group_path(number))
+            engines.append(RocksEngine(data.group_path(number), shared))
+    except EngineError as error:
+        raise StartError(f"{error}: restore the data directory from a backup") from error
+    return engines
 
 
-async def _run(
-    settings: Settings,
-    node: Node,
-    identity: IdentitySettings,
-    stopping: asyncio.Event,
-    on_ready: Callable[[str, str], None],
-) -> None:
-    # This node is asked like every other member, once it can answer.
-    members: list[str] = []
-    gate = PartitionGate(node.capabilities, node.placement, lambda: poll(members, HTFIFO), log)
-    node.service.partition_gate = gate.admit
-    await _declare(settings, node.service)
-    loop = asyncio.get_running_loop()
-    request_ids = _request_ids(SystemIdSource()).__next__
-    health = Health(node.capabilities, lambda: node.is_ready)
-    router = Router(OPERATIONS, node.service, identity, request_ids, log, health)
-    sqs = HttpServer(router.respond, now=loop.time)
-    api = AdminApi(node.service, _admin_guard(settings), log)
-    admin = HttpServer(Admin(lambda: node.is_ready, node.metrics, api).respond, now=loop.time)
-    sqs_url = await _listen(sqs, settings.listen, "--listen")
-    members.append(sqs_url)
-    admin_url = await _listen(admin, settings.admin, "--admin")
-    upkeep = asyncio.create_task(node.upkeep.run())
-    sweeper = Sweeper(node.service, LoopAlarm(loop))
-    sweeper.start()
-    on_ready(sqs_url, admin_url)
-    await stopping.wait()
-    log.info("stopping")
-    sweeper.stop()
-    node.service.end_polls()
-    await sqs.drain()
-    admin.close()
-    upkeep.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await upkeep
-
-
-def _admin_guard(settings: Settings) -> Callable[[Request], object]:
-    """Whoever reaches the admin listener may look, so no web page may reach it."""
-    hosts = None if settings.insecure else frozenset({settings.admin.host.lower()})
-    return OpenIdentity(IdentitySettings(settings.region, f"http://{settings.admin}", hosts)).caller
-
-
-def _identity(settings: Settings) -> IdentitySettings:
-    hosts = None if settings.insecure else frozenset({settings.listen.host.lower()})
-    verifier = _verifier(settings) if settings.credentials else None
-    return IdentitySettings(settings.region, f"http://{settings.listen}", hosts, verifier)
-
-
-def _verifier(settings: Settings) -> Verifier:
-    """Signatures of the keys in the credentials file, which is followed from now on."""
-    credentials, wall_ns = CredentialsFile(settings.credentials), SystemClock().wall_ns
-    only_region = settings.region if settings.strict else None
-    verifier = Verifier(credentials.keys, lambda: wall_ns() // NS_PER_SECOND, only_region)
-    credentials.on_change = verifier.replace_keys
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGHUP, credentials.reload)
-    credentials.watch(loop.call_later)
-    return verifier
-
-
-async def _listen(server: HttpServer, address: Address, flag: str) -> str:
+def read_secret(path: str) -> bytes:
+    """What members prove to each other that they know; empty if no file is named."""
+    if not path:
+        return b""
+    file = Path(path)
     try:
-        host, port = await server.start(address.host, address.port)
+        secret, mode = file.read_bytes().strip(), file.stat().st_mode
     except OSError as error:
-        reason = f"{flag} {address}: {os.strerror(error.errno or 0)}"
-        raise StartError(f"{reason}; stop what uses it or choose another address") from error
-    return f"http://{Address(host, port)}"
-
-
-async def _declare(settings: Settings, service: Service) -> None:
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def finish(_result: None, error: BaseException | None) -> None:
-        done.set_result(None) if error is None else done.set_exception(error)
-
-    start(declare_queues(service, ACCOUNT_DEFAULT, settings.region, settings.queues), finish)
-    await done
-
-
-def _request_ids(ids: IdSource) -> Iterator[str]:
-    """Texts in the form of UUIDs, drawn a block at a time."""
-    while True:
-        block = ids.take(4096)
-        for at in range(0, len(block), 16):
-            yield message_id_text(block[at : at + 16])
-
-
-def _calm_garbage_collector() -> None:
-    """Requests leave no cycles behind, so looking for them every 700 objects is wasted work: a
-    tenth of the CPU of a send. Rarely is often enough for what error paths leave.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GARBAGE_THRESHOLD)
-
-
-def _die_of_bug(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """A callback failed: state and log may no longer agree, and only a replay makes them agree
-    again.
-    """
-    error = context.get("exception")
-    log.critical("bug: %s\n%s", context["message"], "".join(traceback.format_exception(error)))
-    os._exit(1)
+        reason = f"--cluster-secret {path}: {error.strerror}"
+        raise StartError(f"{reason}: give a readable file") from None
+    if mode & 0o077:
+        raise StartError(f"--cluster-secret {path} can be read by others: chmod 600 {path}")
+    if len(secret) < config.CLUSTER_SECRET_BYTES_MIN:
+        raise StartError(
+            f"--cluster-secret {path} holds {len(secret)} bytes: "
+            f"at least {config.CLUSTER_SECRET_BYTES_MIN}, such as `openssl rand -hex 32`"
+        )
+    return secret

@@ -7,8 +7,6 @@ socket or touches the data directory.
 """
 
 import difflib
-import ipaddress
-import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -16,40 +14,29 @@ from typing import Final, Literal
 
 import msgspec
 
-from fastnode.config import CAPABILITIES, GROUPS_DEFAULT, GROUPS_MAX
+from fastnode.config import GROUPS_DEFAULT, GROUPS_MAX
 from fastnode.errors import UsageError
+from fastnode.option_values import (
+    NODE_ID_MAX,
+    Address,
+    choice,
+    integer,
+    parse_address,
+    parse_capability,
+    parse_host,
+    parse_join,
+    parse_optional_path,
+    parse_path,
+    parse_peers,
+    parse_region,
+    parse_switch,
+)
 
-NODE_ID_MAX: Final = 65_535
-REGION_CHARACTERS_MAX: Final = 32
 ENVIRONMENT_PREFIX: Final = "FASTNODE_"
 CONFIG_VARIABLE: Final = "FASTNODE_CONFIG"
 # Read elsewhere: which twin of the compiled modules is loaded, and the profile they are built with.
 FOREIGN_VARIABLES: Final = frozenset({CONFIG_VARIABLE, "FASTNODE_PURE", "FASTNODE_BUILD"})
 QUEUES_KEY: Final = "queues"
-
-_WORDS_TRUE: Final = frozenset({"true", "1", "yes", "on"})
-_WORDS_FALSE: Final = frozenset({"false", "0", "no", "off"})
-_REGION_PATTERN: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-
-
-class Address(msgspec.Struct, frozen=True):
-    """Where a listener binds. Port 0 asks the system for any free one."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def is_loopback(self) -> bool:
-        """A name other than localhost counts as public: what it resolves to can change under us."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +45,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     data_dir: str = "./fastnode-data"
     listen: Address = Address("127.0.0.1", 9324)
     admin: Address = Address("127.0.0.1", 9325)
+    raft: Address = Address("127.0.0.1", 9326)
     node_id: int = 1
+    # Empty: the node is alone, until others join it or it joins others.
+    peers: str = ""
+    join: str = ""
+    cluster_secret: str = ""
+    # Empty: others reach this node where it listens.
+    advertise: str = ""
     groups: int = GROUPS_DEFAULT
     region: str = "us-east-1"
     # Empty: the API is open to whoever reaches it.
@@ -77,9 +71,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def open_to_network(self) -> list[str]:
-        """The listeners that anybody in the network may use: signatures guard the SQS API only."""
-        listeners = ["admin"] if self.credentials else ["listen", "admin"]
+        """The listeners that anybody in the network may use, or listen to: signatures guard the SQS
+        API only, and what members tell each other is not encrypted.
+        """
+        listeners = ["admin", "raft"] if self.credentials else ["listen", "admin", "raft"]
         return [field for field in listeners if not getattr(self, field).is_loopback]
+
+    @property
+    def advertised_raft(self) -> Address:
+        """Where the other members reach this one."""
+        return Address(self.advertise or self.raft.host, self.raft.port)
+
+    @property
+    def peer_addresses(self) -> dict[int, Address]:
+        """The members of a cluster that is begun together, this one included."""
+        entries = (entry.split("=") for entry in self.peers.split(",") if entry)
+        return {int(node): parse_address(address) for node, address in entries}
 
 
 class Option(msgspec.Struct, frozen=True):
@@ -108,80 +115,45 @@ class Option(msgspec.Struct, frozen=True):
         return _as_text(getattr(Settings(), self.field))
 
 
-def parse_address(text: str) -> Address:
-    """HOST:PORT or [IPV6]:PORT."""
-    host, colon, port = text.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    host = host[1:-1] if bracketed else host
-    if not (colon and host and port.isascii() and port.isdigit() and int(port) <= 65_535):
-        raise ValueError("must be HOST:PORT with a port from 0 to 65535")
-    if bracketed != (":" in host):
-        raise ValueError("must be HOST:PORT, an IPv6 address in brackets as in [::1]:9324")
-    if any(character.isspace() or character in "[]/@" for character in host):
-        raise ValueError("must be HOST:PORT without a scheme or a path")
-    return Address(host, int(port))
-
-
-def parse_switch(text: str) -> bool:
-    word = text.lower()
-    if word not in _WORDS_TRUE | _WORDS_FALSE:
-        raise ValueError("must be true or false")
-    return word in _WORDS_TRUE
-
-
-def parse_region(text: str) -> str:
-    if len(text) > REGION_CHARACTERS_MAX or not _REGION_PATTERN.fullmatch(text):
-        raise ValueError("must be lower-case letters, digits and single hyphens, such as us-east-1")
-    return text
-
-
-def parse_path(text: str) -> str:
-    if not text or "\0" in text:
-        raise ValueError("must be the path of a directory")
-    return text
-
-
-def parse_optional_path(text: str) -> str:
-    if "\0" in text:
-        raise ValueError("must be the path of a file")
-    return text
-
-
-def parse_capability(text: str) -> str:
-    if text not in ("", *CAPABILITIES):
-        raise ValueError(f"must be empty or one of {', '.join(CAPABILITIES)}")
-    return text
-
-
-def _integer(low: int, high: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        # isdigit() first: int() would also take "1_0", " 8 " and digits of other scripts.
-        if not (text.isascii() and text.isdigit() and len(text) < 10 and low <= int(text) <= high):
-            raise ValueError(f"must be a whole number from {low} to {high}")
-        return int(text)
-
-    return parse
-
-
-def _choice(*words: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in words:
-            raise ValueError(f"must be {', '.join(words[:-1])} or {words[-1]}")
-        return text
-
-    return parse
-
-
 OPTIONS: Final[tuple[Option, ...]] = (
     Option("data_dir", "DIR", str, parse_path, "where the node keeps everything it knows"),
     Option("listen", "HOST:PORT", str, parse_address, "address of the SQS API; port 0 takes any"),
     Option("admin", "HOST:PORT", str, parse_address, "address of health, metrics, administration"),
-    Option("node_id", "N", int, _integer(1, NODE_ID_MAX), "this node's number in its cluster"),
+    Option("raft", "HOST:PORT", str, parse_address, "address at which members reach this node"),
+    Option("node_id", "N", int, integer(1, NODE_ID_MAX), "this node's number in its cluster"),
+    Option(
+        "peers",
+        "1=HOST:PORT,…",
+        str,
+        parse_peers,
+        "all members of a cluster that is begun together, this one too, by their --raft addresses",
+    ),
+    Option(
+        "join",
+        "HOST:PORT",
+        str,
+        parse_join,
+        "--raft address of any member of a running cluster, to become a member of it",
+    ),
+    Option(
+        "cluster_secret",
+        "FILE",
+        str,
+        parse_optional_path,
+        "file with what only members know, at least 16 bytes; members prove it to each other",
+    ),
+    Option(
+        "advertise",
+        "HOST",
+        str,
+        parse_host,
+        "host name or address of this node for others, if it is not that of its listeners",
+    ),
     Option(
         "groups",
         "N",
         int,
-        _integer(1, GROUPS_MAX),
+        integer(1, GROUPS_MAX),
         "replicated logs to spread queues over; fixed when the data directory is created",
     ),
     Option("region", "R", str, parse_region, "AWS region of queue ARNs"),
@@ -197,7 +169,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "fsync",
         "always|never",
         str,
-        _choice("always", "never"),
+        choice("always", "never"),
         "when to sync the log: never answers before messages are on disk, a power cut loses them",
     ),
     Option("strict", "", bool, parse_switch, "AWS's 60-second waiting rules too"),
@@ -219,7 +191,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "log_level",
         "LEVEL",
         str,
-        _choice("debug", "info", "warning", "error"),
+        choice("debug", "info", "warning", "error"),
         "least important log line to write: debug, info, warning or error",
     ),
 )
@@ -239,6 +211,9 @@ def load_settings(
     settings = msgspec.structs.replace(
         Settings(), **values, queues=queues, explicit=frozenset(values)
     )
+    own = settings.peer_addresses.get(settings.node_id)
+    if own is not None and "raft" not in settings.explicit:
+        settings = msgspec.structs.replace(settings, raft=own)
     _check_together(settings)
     return settings
 
@@ -253,12 +228,39 @@ def _check_together(settings: Settings) -> None:
     for field in settings.open_to_network:
         if not settings.insecure:
             raise UsageError(
-                f"--{field} {getattr(settings, field)} is not loopback and the API is open to "
+                f"--{field} {getattr(settings, field)} is not loopback and is open to "
                 "whoever reaches it: bind to 127.0.0.1, or add --insecure if the network is yours"
                 + (", or give --credentials" if field == "listen" else "")
             )
-    if settings.listen == settings.admin and settings.listen.port != 0:
-        raise UsageError(f"--listen and --admin are both {settings.listen}: give one another port")
+    listeners = {"listen": settings.listen, "admin": settings.admin, "raft": settings.raft}
+    taken: dict[Address, str] = {}
+    for field, address in listeners.items():
+        if address in taken and address.port != 0:
+            raise UsageError(
+                f"--{taken[address]} and --{field} are both {address}: give one another port"
+            )
+        taken[address] = field
+    _check_cluster(settings)
+
+
+def _check_cluster(settings: Settings) -> None:
+    peers = settings.peer_addresses
+    if peers and settings.join:
+        raise UsageError("--peers begins a cluster and --join enters one: give only one of them")
+    if peers and settings.node_id not in peers:
+        raise UsageError(
+            f"--peers does not name node {settings.node_id}: "
+            "add it, or say by --node-id which of them this one is"
+        )
+    if (peers or settings.join) and not settings.cluster_secret:
+        public = [
+            address for address in (settings.raft, *peers.values()) if not address.is_loopback
+        ]
+        if public:
+            raise UsageError(
+                f"members at {public[0]} must prove who they are: give --cluster-secret a file, "
+                "the same for all"
+            )
 
 
 def _parse(option: Option, text: str, *, source: str) -> object:

@@ -112,7 +112,12 @@ class Upkeep:
             log.error("flush failed, the log is kept group=%d: %s", group.number, error)
             return
         self._flushed[group.number] = index
-        self._raft.compact(group.number, index)
+        self._raft.compact(group.number, max(index - self._entries_kept(group), 0))
+
+    def _entries_kept(self, group: Group) -> int:
+        """For members that are a little behind: they need no snapshot then."""
+        has_room = self._log_bytes() <= config.LOG_BYTES_BEFORE_FLUSH // 2
+        return 0 if group.is_sole_voter or not has_room else config.LOG_ENTRIES_KEPT
 
     async def _compact(self, group: Group) -> None:
         # A compaction writes before it deletes, and must not take what is left for deletes.

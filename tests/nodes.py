@@ -126,7 +126,7 @@ class Node:
 
 
 def node_command(data_dir: Path, *arguments: str) -> list[str]:
-    ports = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
+    ports = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--raft", "127.0.0.1:0"]
     base = [sys.executable, "-m", "fastnode", "run", "--data-dir", str(data_dir)]
     return [*base, *ports, *arguments]
 

@@ -97,7 +97,6 @@ class World:
             group.change_role(LEADER, 1)
             group.commit(1 + len(log), 1, replayed)
             assert group.apply()
-        self.service.resume()
 
     @property
     def group(self) -> Group:

@@ -17,7 +17,8 @@ from fastnode.datadir import FORMAT_NAME, STARTED_NAME, DataDir, open_data_dir
 from fastnode.errors import StartError, UsageError
 from fastnode.settings import Settings, load_settings, nearest
 from fastnode.store.checksum import EMPTY_STATE, StateChecksum, state_checksum
-from fastnode.store.engine import EngineError, EngineShared, RocksEngine
+from fastnode.store.engine import EngineError, RocksEngine
+from fastnode.store.engine_options import EngineShared
 from fastnode.store.swap import state_path
 
 _FLAGS: Final = ("--data-dir", "--group", "--help")

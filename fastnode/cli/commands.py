@@ -25,6 +25,12 @@ def _check() -> Run:
     return check
 
 
+def _cluster() -> Run:
+    from fastnode.cli.cluster import cluster
+
+    return cluster
+
+
 def _version() -> Run:
     from fastnode.cli.version import version
 
@@ -34,6 +40,7 @@ def _version() -> Run:
 COMMANDS: Final[dict[str, Command]] = {
     "run": Command("start a node; without any flag one durable node on loopback", _run),
     "check": Command("read a stopped node's data and show a checksum of each group", _check),
+    "cluster": Command("show or change the cluster of a running node", _cluster),
     "version": Command("show the version and how it was built", _version),
 }
 

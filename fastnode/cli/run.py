@@ -42,6 +42,6 @@ def _serve(settings: Settings) -> None:
     # Here and not on top, so that a wrong flag and --help are answered before these are loaded.
     import uvloop
 
-    from fastnode.node import serve
+    from fastnode.serve import serve
 
     uvloop.run(serve(settings, on_ready=announce))

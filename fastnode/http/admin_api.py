@@ -1,4 +1,5 @@
-"""The REST part of the admin listener, `/api/v1/…`: queues and a look at their messages. Read only.
+"""The REST part of the admin listener, `/api/v1/…`: queues and a look at their messages, read only.
+What is below `cluster` is in `admin_cluster.py`.
 
 Paths are taken literally: a percent sign, an empty segment or a dot segment is refused before
 anything is looked up, so no two paths mean the same queue. Answers and errors are JSON.
@@ -40,15 +41,19 @@ _QUEUE: Final = re.compile(
 _encoder: Final = msgspec.json.Encoder()
 
 Answer = Coroutine[Suspension, Any, Any]
+# A request and the path that follows the prefix.
+Answers = Callable[[Request, str], Answer]
+_CLUSTER: Final = "cluster"
 
 
 class Refusal(Exception):
     """What the caller is told instead."""
 
-    def __init__(self, status: int, code: str, message: str) -> None:
+    def __init__(self, status: int, code: str, message: str, headers: bytes = b"") -> None:
         super().__init__(message)
         self.status = status
         self.code = code
+        self.headers = headers
 
 
 class Number(NamedTuple):
@@ -65,14 +70,21 @@ _BODY_BYTES: Final = Number(4_096, 256, 262_144)
 
 
 class AdminApi:
-    """`guard` raises `SqsError` for a request that may have come through a browser."""
+    """`guard` raises `SqsError` for a request that may have come through a browser. `cluster`
+    answers what is asked of the cluster.
+    """
 
     def __init__(
-        self, service: Any, guard: Callable[[Request], object], log: logging.Logger
+        self,
+        service: Any,
+        guard: Callable[[Request], object],
+        log: logging.Logger,
+        cluster: Answers | None = None,
     ) -> None:
         self._service = service
         self._guard = guard
         self._log = log
+        self._cluster = cluster
 
     def respond(self, request: Request, exchange: Exchange) -> None:
         try:
@@ -81,14 +93,16 @@ class AdminApi:
         except SqsError as error:
             exchange.reply(*_rendered_error(403, "forbidden", error.message))
         except Refusal as refusal:
-            exchange.reply(*_rendered_error(refusal.status, refusal.code, str(refusal)))
+            exchange.reply(*_rendered_refusal(refusal))
         else:
             start(answer, lambda result, error: exchange.reply(*self._rendered(result, error)))
 
     def _answer(self, request: Request) -> Answer:
-        if request.method not in (b"GET", b"HEAD"):
-            raise Refusal(405, "method_not_allowed", "the admin API is read only")
         path = _path_of(request)
+        if self._cluster is not None and path.split("/")[0] == _CLUSTER:
+            return self._cluster(request, path)
+        if request.method not in (b"GET", b"HEAD"):
+            raise wrong_method("GET, HEAD")
         if path == "queues":
             return self._list(_parameters(request, {"prefix", "limit", "cursor"}))
         match = _QUEUE.fullmatch(path)
@@ -118,6 +132,8 @@ class AdminApi:
         return peek(self._service, *queue, request)
 
     def _rendered(self, result: Any, error: BaseException | None) -> tuple[int, bytes, bytes]:
+        if isinstance(error, Refusal):
+            return _rendered_refusal(error)
         if isinstance(error, BadCursor):
             return _rendered_error(400, "bad_cursor", str(error))
         if isinstance(error, OperationError):
@@ -132,8 +148,17 @@ class AdminApi:
 
 
 def _rendered_error(status: int, code: str, message: str) -> tuple[int, bytes, bytes]:
-    body = _encoder.encode({"error": {"code": code, "message": message}})
-    return status, _HEADERS + (b"Allow: GET, HEAD\r\n" if status == 405 else b""), body
+    return status, _HEADERS, _encoder.encode({"error": {"code": code, "message": message}})
+
+
+def _rendered_refusal(refusal: Refusal) -> tuple[int, bytes, bytes]:
+    status, headers, body = _rendered_error(refusal.status, refusal.code, str(refusal))
+    return status, headers + refusal.headers, body
+
+
+def wrong_method(allowed: str) -> Refusal:
+    headers = f"Allow: {allowed}\r\n".encode()
+    return Refusal(405, "method_not_allowed", f"this path answers {allowed}", headers)
 
 
 # --- paths and parameters -----------------------------------------------------------------------

@@ -6,12 +6,12 @@ A handler runs to its end whatever becomes of its client. Nothing here knows an 
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from fastnode import config
 from fastnode.errors import DeadlineExceeded, DiskFull, OperationError, Overloaded, PlanAgain
-from fastnode.flow import start
+from fastnode.flow import Suspension, start
 from fastnode.http.codec import Codec, Operation, Rendered
 from fastnode.http.exchange import Exchange
 from fastnode.http.health import PATH_MARK, Health
@@ -40,6 +40,10 @@ _UNAVAILABLE_TEXTS: Final[Mapping[type[OperationError], str]] = {
 }
 
 
+# Runs an operation for a call, wherever its queue is led.
+Handle = Callable[[Any, Call, Any], Coroutine[Suspension, Any, Any]]
+
+
 class Router:
     """`respond` is what an `HttpServer` calls."""
 
@@ -51,8 +55,10 @@ class Router:
         request_ids: Callable[[], str],
         log: logging.Logger,
         health: Health | None = None,
+        handle: Handle | None = None,
     ) -> None:
         self._health = health
+        self._handle = handle or self._handle_here
         self._service = service
         self._identity = identity_of(identity)
         self._request_ids = request_ids
@@ -90,9 +96,14 @@ class Router:
             exchange.reply(*codec.encode_error(error, request_id))
             return
         call = _HttpCall(caller, request_id, request, exchange, codec, operation, self._log)
-        call.begin(self._service, decoded)
+        call.begin(self._handle, decoded)
         if exchange.answer is None:
             call.watch()
+
+    def _handle_here(
+        self, operation: Operation, call: Call, decoded: Any
+    ) -> Coroutine[Suspension, Any, Any]:
+        return operation.handler(self._service, call, decoded)
 
     def _admitted(self, request: Request) -> Caller:
         """Who calls is settled before anything else is read from the request."""
@@ -133,11 +144,11 @@ class _HttpCall(Call):
         "_codec",
         "_decoded",
         "_exchange",
+        "_handle",
         "_log",
         "_operation",
         "_plans_left",
         "_request",
-        "_service",
     )
 
     def __init__(
@@ -164,14 +175,14 @@ class _HttpCall(Call):
         self._log = log
         self._plans_left = config.PLANS_MAX
 
-    def begin(self, service: Any, decoded: Any) -> None:
-        self._service = service
+    def begin(self, handle: Handle, decoded: Any) -> None:
+        self._handle = handle
         self._decoded = decoded
         self._plan()
 
     def _plan(self) -> None:
         self._plans_left -= 1
-        start(self._operation.handler(self._service, self, self._decoded), self.finish)
+        start(self._handle(self._operation, self, self._decoded), self.finish)
 
     @property
     def trace_header(self) -> str | None:

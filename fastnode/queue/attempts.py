@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from fastnode import config, native
 from fastnode.native import MessageState
-from fastnode.queue.live import TIMER_RECEIVED, LiveQueue, Taken
+from fastnode.queue.choice import Taken
+from fastnode.queue.live import TIMER_RECEIVED, LiveQueue
 from fastnode.queue.plans import plan_touch
 from fastnode.queue.service import Service
 from fastnode.queue.timers import Timer

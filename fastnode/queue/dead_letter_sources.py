@@ -15,10 +15,11 @@ from fastnode.queue.api import (
 )
 from fastnode.queue.attributes import QueueSettings
 from fastnode.queue.caller import Call
+from fastnode.queue.errors import SqsError
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.names_page import names_page
-from fastnode.queue.queue_url import build_arn, build_url
-from fastnode.queue.redrive_policy import RedrivePolicy, check_target
+from fastnode.queue.queue_url import build_arn, build_url, is_account
+from fastnode.queue.redrive_policy import RedrivePolicy, check_target, parse_redrive_policy
 from fastnode.queue.service import Service
 from fastnode.store.keyspace import QueueKeys, source_key, sources_prefix
 from fastnode.store.txn import Txn
@@ -48,6 +49,17 @@ def has_sources(service: Service, queue: LiveQueue) -> bool:
     prefix = sources_prefix(queue.keys.segment)
     end = native.prefix_end(prefix)
     return any(group.scan_keys(prefix, end, 1) for group in service.groups)
+
+
+async def know_target(service: Service, text: str | None) -> None:
+    """Before a plan with this RedrivePolicy: its target may be in a group that others lead."""
+    try:
+        redrive = parse_redrive_policy(text) if text else None
+    except SqsError:
+        return  # the plan says why
+    if redrive is not None and is_account(redrive.account):
+        target = QueueKeys(redrive.account, redrive.region, redrive.name)
+        await service.readable(service.group_of(target))
 
 
 def check_redrive(

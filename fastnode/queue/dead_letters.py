@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fastnode.queue.live import LiveQueue, Taken
+from fastnode.queue.choice import Taken
+from fastnode.queue.live import LiveQueue
 from fastnode.queue.outbox import Posted, post_all
 from fastnode.queue.plans import plan_removal
 from fastnode.queue.queue_url import build_arn

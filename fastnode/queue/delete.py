@@ -5,7 +5,6 @@ it; on a FIFO queue only one that is still good.
 from collections.abc import Mapping, Sequence
 
 from fastnode import native
-from fastnode.flow import gather
 from fastnode.native import MessageState
 from fastnode.queue import batch, validate
 from fastnode.queue.api import (
@@ -18,8 +17,10 @@ from fastnode.queue.api import (
 from fastnode.queue.caller import Call
 from fastnode.queue.errors import SqsError, receipt_handle_expired
 from fastnode.queue.live import LiveQueue
+from fastnode.queue.parts import Delete
+from fastnode.queue.places import at_partition, by_partition, identity_of, in_partitions
 from fastnode.queue.plans import plan_removal
-from fastnode.queue.receipt import Delivery, by_shard, open_receipt
+from fastnode.queue.receipt import Delivery, Opened, delivery_of, open_receipt
 from fastnode.queue.service import Service
 from fastnode.store.txn import Txn
 
@@ -28,8 +29,8 @@ async def delete_message(service: Service, call: Call, request: DeleteMessageReq
     queue = await service.queue(call, request.queue_url)
     if queue.throttle is not None:
         queue.throttle.charge_receive(1, queue.group.now() >> 16)
-    delivery = open_receipt(queue, validate.delete_message(request))
-    for error in (await _delete(service, call, request.queue_url, (delivery,))).values():
+    opened = open_receipt(queue, validate.delete_message(request))
+    for error in (await _delete(service, queue, (opened,))).values():
         raise error
 
 
@@ -38,7 +39,7 @@ async def delete_message_batch(
 ) -> DeleteMessageBatchResponse:
     queue = await service.queue(call, request.queue_url)
     refusals: dict[str, BatchResultErrorEntry] = {}
-    opened: dict[str, Delivery] = {}
+    opened: dict[str, Opened] = {}
     entries = batch.delete_message_batch(request)
     if queue.throttle is not None:
         queue.throttle.charge_receive(len(entries), queue.group.now() >> 16)
@@ -50,10 +51,10 @@ async def delete_message_batch(
             opened[entry_id] = open_receipt(queue, handle)
         except SqsError as error:
             refusals[entry_id] = batch.failed_entry(entry_id, error)
-    errors = await _delete(service, call, request.queue_url, tuple(opened.values()))
-    for entry_id, delivery in opened.items():
-        if delivery.handle in errors:
-            refusals[entry_id] = batch.failed_entry(entry_id, errors[delivery.handle])
+    errors = await _delete(service, queue, tuple(opened.values()))
+    for entry_id, (handle, _) in opened.items():
+        if handle in errors:
+            refusals[entry_id] = batch.failed_entry(entry_id, errors[handle])
     return DeleteMessageBatchResponse(
         [DeleteMessageBatchResultEntry(i) for i, _ in entries if i not in refusals],
         [refusals[i] for i, _ in entries if i in refusals],
@@ -61,25 +62,34 @@ async def delete_message_batch(
 
 
 async def _delete(
-    service: Service, call: Call, queue_url: str | None, deliveries: Sequence[Delivery]
+    service: Service, queue: LiveQueue, opened: Sequence[Opened]
 ) -> dict[str, SqsError]:
     """One transaction for each partition. Returns the handles that are no longer good."""
-    parts = [
-        _delete_in(service, call, queue_url, shard, some)
-        for shard, some in by_shard(deliveries, lambda delivery: delivery.shard)
-    ]
-    errors = await gather(parts) if len(parts) > 1 else [await part for part in parts]
+    parts = by_partition(opened, lambda one: one.receipt.partition)
+    errors = await in_partitions(
+        _delete_at(service, queue, partition, some) for partition, some in parts.items()
+    )
     return {handle: error for part in errors for handle, error in part.items()}
 
 
-async def _delete_in(
-    service: Service,
-    call: Call,
-    queue_url: str | None,
-    queue: LiveQueue,
-    deliveries: Sequence[Delivery],
+async def _delete_at(
+    service: Service, queue: LiveQueue, partition: int, opened: Sequence[Opened]
+) -> dict[str, SqsError]:
+    return await at_partition(
+        service,
+        queue,
+        partition,
+        lambda shard: delete_in(service, shard, opened),
+        lambda: Delete(*identity_of(queue), partition, [handle for handle, _ in opened]),
+        lambda refused: {handle: refusal.error for handle, refusal in refused.items()},
+    )
+
+
+async def delete_in(
+    service: Service, queue: LiveQueue, opened: Sequence[Opened]
 ) -> dict[str, SqsError]:
     """What is already gone counts as deleted; a handle from before a purge names nothing."""
+    deliveries = [delivery_of(queue, one) for one in opened]
     while True:
         current = [one for one in deliveries if one.generation == queue.generation]
         positions = dict.fromkeys(delivery.position for delivery in current)
@@ -89,7 +99,7 @@ async def _delete_in(
             break
         await blocked
         # Whoever waited must not work on a queue that is gone.
-        await service.queue(call, queue_url)
+        service.require(queue)
     states = queue.group.get_many(keys) if keys else []
     found = {
         position: native.decode_state(state)

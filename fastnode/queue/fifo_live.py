@@ -10,8 +10,9 @@ from typing import Final
 
 from fastnode import config, native
 from fastnode.native import TOUCH, MessageRecord, PlannedSend
+from fastnode.queue.choice import Choice, Counts, Taken
 from fastnode.queue.fifo_ready import Head, Ready
-from fastnode.queue.live import Choice, Counts, LiveQueue, Taken
+from fastnode.queue.live import LiveQueue
 from fastnode.queue.plans import group_of
 from fastnode.store.keyspace import POSITION_BYTES, split_head_key
 from fastnode.store.records import QueueRecord
@@ -55,6 +56,30 @@ class FifoQueue(LiveQueue):
                 barren.append(head.group_id)
         self._release(barren)
         return choice
+
+    def choose_by_group(
+        self, limit: int, now: int, through: int, begin: bytes
+    ) -> tuple[Choice, bytes]:
+        """For a move task: claim from groups whose first message was sent by `through`, in the
+        order of their ids. What is due first may all be younger, and must not be looked at again
+        at every step. Where to begin next time; empty if every group has been looked at.
+        """
+        keys, choice = self.messages, Choice([], [], [])
+        rows = self.group.scan(
+            keys.head + begin, native.prefix_end(keys.head), config.MOVE_GROUPS_MAX
+        )
+        for key, row in rows:
+            head = _head(split_head_key(key)[1].decode(), row)
+            if head.position > through or head.due_at(self.delay) > now:
+                continue
+            if not self.ready.claim(head.group_id):
+                continue
+            if not self._choose_group(head, limit, now, 0, choice):
+                self._release((head.group_id,))
+            if len(choice.messages) >= limit or choice.is_cut_short:
+                return choice, key[len(keys.head) :]
+        is_last = len(rows) < config.MOVE_GROUPS_MAX
+        return choice, b"" if is_last else rows[-1][0][len(keys.head) :] + b"\x00"
 
     def give_back(self, choice: Choice) -> None:
         """Who waits is woken at the next turn: the caller may be in the middle of a plan."""
@@ -171,9 +196,8 @@ class FifoQueue(LiveQueue):
         row = self.group.get(self.messages.head_key(group_id))
         if row is None:
             self.ready.forget(group_id)
-            return
-        position = int.from_bytes(row[:POSITION_BYTES], "big")
-        self.ready.put(Head(int.from_bytes(row[POSITION_BYTES:], "big"), position, group_id))
+        else:
+            self.ready.put(_head(group_id, row))
 
     # --- waiting for a message ---------------------------------------------------------------
 
@@ -203,3 +227,8 @@ class FifoQueue(LiveQueue):
             rows = self.group.scan(begin, native.prefix_end(keys.ready), config.READY_PAGE)
             heads = [Head(*keys.split_ready_key(key), group.decode()) for key, group in rows]
             self.ready.load(heads, is_last=len(rows) < config.READY_PAGE)
+
+
+def _head(group_id: str, row: bytes) -> Head:
+    position = int.from_bytes(row[:POSITION_BYTES], "big")
+    return Head(int.from_bytes(row[POSITION_BYTES:], "big"), position, group_id)

@@ -104,6 +104,14 @@ class Ready:
         self._taken.add(head.group_id)
         return head
 
+    def claim(self, group_id: str) -> bool:
+        """Take this very group, wherever it stands; False if somebody has it."""
+        if group_id in self._taken:
+            return False
+        self._known.pop(group_id, None)
+        self._taken.add(group_id)
+        return True
+
     def give_back(self, group_ids: Iterable[str]) -> None:
         """Whoever took the groups is done with them; `put` says what has become of them."""
         self._taken.difference_update(group_ids)

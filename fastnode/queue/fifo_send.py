@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from fastnode import config, native
-from fastnode.flow import gather
 from fastnode.queue.caller import Call
 from fastnode.queue.fifo_live import FifoQueue
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.message_attributes import encode_extras
-from fastnode.queue.receipt import by_shard
+from fastnode.queue.parts import Send, Sent
+from fastnode.queue.places import at_partition, by_partition, identity_of, in_partitions
 from fastnode.queue.service import Service
 from fastnode.queue.validate import ValidSend
 from fastnode.store.keyspace import encode_position
@@ -18,14 +18,6 @@ from fastnode.store.txn import Txn
 
 _ID_BYTES: Final = 16
 _DIGITS: Final = 20
-
-
-class Sent(NamedTuple):
-    """What the answer says; of a duplicate, the id and number of the original."""
-
-    message_id: str
-    body_md5: str
-    sequence_number: str
 
 
 def sequence_number(queue: LiveQueue, position: int) -> str:
@@ -39,28 +31,42 @@ async def store(
     service: Service, queue: LiveQueue, call: Call, messages: Sequence[ValidSend]
 ) -> list[Sent]:
     """One transaction for each partition; on return everything in the answer is durable."""
-    queue.group.require_room()
-    if len(messages) == 1:
-        shard = queue.shard_for(messages[0].extras.group_id or "")
-        return await _store_in(service, shard, call.caller.sender_id, ((0, messages[0]),))
-    numbered = list(enumerate(messages))
-    parts = by_shard(numbered, lambda item: queue.shard_for(item[1].extras.group_id or ""))
-    sender = call.caller.sender_id
-    works = [_store_in(service, shard, sender, some) for shard, some in parts]
-    results = await gather(works) if len(works) > 1 else [await work for work in works]
+    sender, numbered = call.caller.sender_id, list(enumerate(messages))
+    parts = by_partition(numbered, lambda item: queue.partition_for(item[1].extras.group_id or ""))
+    results = await in_partitions(
+        _store_at(service, queue, partition, sender, some) for partition, some in parts.items()
+    )
     sent = {
         number: one
-        for (_, some), part in zip(parts, results, strict=True)
+        for some, part in zip(parts.values(), results, strict=True)
         for (number, _), one in zip(some, part, strict=True)
     }
     return [sent[number] for number in range(len(messages))]
 
 
-async def _store_in(
+async def _store_at(
+    service: Service,
+    queue: LiveQueue,
+    partition: int,
+    sender: str,
+    messages: Sequence[tuple[int, ValidSend]],
+) -> Sequence[Sent]:
+    return await at_partition(
+        service,
+        queue,
+        partition,
+        lambda shard: store_in(service, shard, sender, messages),
+        lambda: Send(*identity_of(queue), partition, sender, list(messages)),
+        lambda sent: sent,
+    )
+
+
+async def store_in(
     service: Service, queue: LiveQueue, sender: str, messages: Sequence[tuple[int, ValidSend]]
 ) -> list[Sent]:
     """Entries keep the number that they have in the call."""
     assert isinstance(queue, FifoQueue)
+    queue.group.require_room()
     keys = [_dedup_key(queue, valid) for _, valid in messages]
     while (blocked := queue.group.latches.wait_for(keys)) is not None:
         await blocked

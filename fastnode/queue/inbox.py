@@ -15,7 +15,7 @@ from fastnode.queue.fair import plan_filing
 from fastnode.queue.fair_shares import NOBODY
 from fastnode.queue.live import TIMER_DELAYED, LiveQueue
 from fastnode.queue.message_attributes import Moved, decode_extras, encode_extras
-from fastnode.queue.outbox import Letter, Numbered, Queues, shard_of
+from fastnode.queue.outbox import Letter, Numbered, Queues, look_at, shard_of
 from fastnode.queue.plans import plan_index_rows, unreceived_state
 from fastnode.queue.queue_url import build_arn
 from fastnode.queue.redrive_policy import allows
@@ -64,6 +64,7 @@ async def _targets(
 ) -> dict[int, LiveQueue | None]:
     """The queue that each letter is for, by its number, once nobody changes them."""
     while True:
+        await look_at(queues, (letter.target for _, letter in letters))
         targets = {number: _target(queues, letter) for number, letter in letters}
         keys = [queue.keys.generation for queue in targets.values() if queue is not None]
         blocked = group.latches.wait_for([inbox_key(source), *keys])

@@ -6,14 +6,14 @@ engine.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from fastnode import config, native
-from fastnode.native import MESSAGE_MOVED, MessageRecord, MessageState, PlannedSend
+from fastnode.native import MESSAGE_MOVED, MessageRecord, PlannedSend
 from fastnode.queue.attributes import settings_of
+from fastnode.queue.choice import DEAD_MAX, PASSED_OVER_MAX, Choice, Counts, Taken
 from fastnode.queue.fair import Tenants
 from fastnode.queue.long_poll import Alarm, Waiter, Waiters
-from fastnode.queue.message_attributes import Moved, decode_extras
 from fastnode.queue.policy import policy_of
 from fastnode.queue.throttle import Throttle, throttle_of
 from fastnode.queue.timers import Timer, Timers
@@ -26,61 +26,16 @@ from fastnode.store.txn import Txn
 TIMER_DELAYED: Final = b"\x00"
 TIMER_RECEIVED: Final = b"\x01"
 _FIRST_PAGE_ROWS: Final = 16
-# A receive that meets more expired or latched messages than this leaves the rest to the next one.
-_PASSED_OVER_MAX: Final = 64
-# One transaction creates no more messages than a sequence number has room for.
-_DEAD_MAX: Final = config.TRANSACTION_MESSAGES_MAX
 # No message is stored at the beginning of time.
 NO_POSITION: Final = 0
 
 
-class Taken(NamedTuple):
-    """A message that a receive claims. `state` is None if nobody has received it before."""
-
-    position: int
-    stored: bytes
-    record: MessageRecord
-    state: MessageState | None
-
-    @property
-    def moved(self) -> Moved | None:
-        """What it brought along, if it came from another queue."""
-        is_moved = self.record.flags & MESSAGE_MOVED
-        return decode_extras(self.record.extras).moved if is_moved else None
-
-    @property
-    def receives_here(self) -> int:
-        """How often this queue handed it out; what it brought along does not count."""
-        if self.state is None:
-            return 0
-        moved = self.moved
-        return self.state.receive_count - (moved.receive_count if moved else 0)
-
-
-class Choice(NamedTuple):
-    """What a receive claims: to deliver, to remove, and to move to the dead-letter queue."""
-
-    messages: list[Taken]
-    expired: list[Taken]
-    dead: list[Taken]
-
-    @property
-    def all(self) -> list[Taken]:
-        return self.messages + self.expired + self.dead
-
-    @property
-    def is_cut_short(self) -> bool:
-        """There may be more behind what had to be passed over."""
-        return len(self.expired) >= _PASSED_OVER_MAX or len(self.dead) >= _DEAD_MAX
-
-
-class Counts(NamedTuple):
-    visible: int
-    in_flight: int
-    delayed: int
-
-
 class LiveQueue:
+    # The metadata as stored, to see whether another leader has changed them.
+    stored = b""
+    # Whether it is known to exist; of a queue that is led here that goes without saying.
+    is_confirmed = True
+
     def __init__(
         self,
         group: Group,
@@ -106,7 +61,7 @@ class LiveQueue:
         self.settings = settings_of(record.attributes)
         self.policy = policy_of(record.attributes)
         self.throttle = throttle_of(self.settings.limits, self.throttle)
-        self.receipt_secret = _receipt_secret(record.secret, self.partition)
+        self.receipt_secret = partition_secret(record.secret, self.partition)
 
     def restart(self, generation: int) -> None:
         """The queue was purged: nothing of the old generation counts any more."""
@@ -129,13 +84,41 @@ class LiveQueue:
         self._alarm.clear()
         self.waiters.end_all()
 
+    def lose(self, group: Group) -> bool:
+        """The lead of a group has changed; True if the queue must be read anew."""
+        if self.group is group:
+            self.close()
+        return self.group is group
+
+    def follow(self, stored: bytes | None) -> bool:
+        """Somebody else leads: is this still the queue that is stored?"""
+        return stored == self.stored
+
     @property
     def shards(self) -> Sequence["LiveQueue"]:
-        """Where its messages are: here, unless the queue has partitions."""
+        """What of it is led here: itself, or some of its partitions."""
         return (self,)
 
     def shard_for(self, _group_id: str) -> "LiveQueue":
         return self
+
+    def partition_for(self, _group_id: str) -> int:
+        return self.partition
+
+    def group_at(self, _partition: int) -> Group:
+        return self.group
+
+    def shard_at(self, _partition: int) -> "LiveQueue | None":
+        """None: another node leads it."""
+        return self
+
+    def others(self) -> list[Group]:
+        """For each other node that leads a part of the queue, a group that it leads."""
+        return []
+
+    def receipt_secret_of(self, partition: int) -> bytes | None:
+        """None if there is no such partition."""
+        return self.receipt_secret if partition == self.partition else None
 
     def tell_tenants_apart(self, commit_ts: int) -> None:
         """What is planned from that time on is filed under its tenant; see `fair.py`."""
@@ -160,7 +143,7 @@ class LiveQueue:
         self._catch_up(now)
         if self.timers.has_due:
             self._choose_due(limit, now, receives_max, choice)
-        while len(choice.messages) < limit and len(choice.expired) < _PASSED_OVER_MAX:
+        while len(choice.messages) < limit and len(choice.expired) < PASSED_OVER_MAX:
             item = self.waiting.take()
             if item is None:
                 if not self.waiting.needs_page:
@@ -173,10 +156,6 @@ class LiveQueue:
             is_expired = self._is_expired(taken, now)
             (choice.expired if is_expired else choice.messages).append(taken)
         return choice
-
-    def choose_oldest(self, limit: int, now: int) -> Choice:
-        """As `choose`, with no regard to whose messages they are."""
-        return self.choose(limit, now)
 
     def give_back(self, choice: Choice) -> None:
         """The receive failed: what it claimed is available again, in its old place."""
@@ -215,8 +194,8 @@ class LiveQueue:
         aside = 0
         while (
             len(choice.messages) < limit
-            and len(latched) + len(choice.expired) + aside < _PASSED_OVER_MAX
-            and len(choice.dead) < _DEAD_MAX
+            and len(latched) + len(choice.expired) + aside < PASSED_OVER_MAX
+            and len(choice.dead) < DEAD_MAX
         ):
             due = self.timers.take()
             if due is None:
@@ -377,7 +356,7 @@ class LiveQueue:
         self._alarm.set(deadline_ms, now >> 16, self._ring)
 
 
-def _receipt_secret(secret: bytes, partition: int) -> bytes:
+def partition_secret(secret: bytes, partition: int) -> bytes:
     """Each partition signs its own handles, so that none passes for another partition's."""
     if partition == native.UNPARTITIONED:
         return secret

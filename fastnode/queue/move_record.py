@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -26,7 +27,11 @@ _HANDLE_BYTES_MAX: Final = 1_024
 
 
 class MoveTask(Struct, frozen=True, array_like=True, gc=False):
-    """`started_at` is its place in the source's log: it moves what was there before."""
+    """`started_at` is its place in the source's log: it moves what was there before.
+
+    A source with partitions has such a row for each of them too, in its own log: there `moved` and
+    a failure are kept, and the queue's row says whether the task is to go on.
+    """
 
     started_at: int
     task_id: str
@@ -61,6 +66,16 @@ def decode_task(stored: bytes) -> MoveTask:
 def refused_once(task: MoveTask, count: int) -> MoveTask:
     """The destination vanished before so many messages had arrived: they count as not moved."""
     return replace(task, status=FAILED, failure_reason=QUEUE_GONE, moved=max(task.moved - count, 0))
+
+
+def combined(task: MoveTask, parts: Iterable[MoveTask]) -> MoveTask:
+    """What a client sees of a task, if that is more than the queue's own row."""
+    moved = task.moved
+    for part in parts:
+        moved += part.moved
+        if part.status == FAILED and task.status != FAILED:
+            task = replace(task, status=FAILED, failure_reason=part.failure_reason)
+    return replace(task, moved=moved)
 
 
 def encode_handle(task_id: str, source_arn: str) -> str:

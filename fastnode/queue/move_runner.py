@@ -1,18 +1,25 @@
 """Message move tasks at work: a bounded batch at a time, at the rate that was asked for.
 
-Each step takes messages by the same claims as a receive, and in one transaction removes them, posts
-them as letters and counts them. So a task goes on after a crash exactly where it was.
+A task has a *mover* for each partition of its source, or one. Each step of a mover takes messages
+by the same claims as a receive, and in one transaction removes them, posts them as letters and
+counts them. So a task goes on after a crash exactly where it was.
+
+Whatever has to be known of a task is stored. So any node may run it: it moves what it leads, looks
+at what others do, and writes down the end if it leads the source's home group.
 """
 
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
 from fastnode import config, native
 from fastnode.errors import OperationError
 from fastnode.flow import Suspension, start
-from fastnode.queue.live import Choice, LiveQueue, Taken
+from fastnode.queue.choice import Taken
+from fastnode.queue.live import LiveQueue
+from fastnode.queue.long_poll import Alarm
+from fastnode.queue.move_choice import START, Batch, take_batch, target_name
 from fastnode.queue.move_record import (
     ACTIVE,
     CANCELLED,
@@ -24,25 +31,27 @@ from fastnode.queue.move_record import (
     RUNNING,
     TOO_LONG,
     MoveTask,
+    combined,
     decode_task,
     encode_task,
 )
 from fastnode.queue.outbox import Outbox, Queues, post_all
 from fastnode.queue.plans import plan_claim, plan_removal
-from fastnode.queue.queue_url import parse_arn
 from fastnode.store.group import Group
-from fastnode.store.keyspace import TASKS_PREFIX, task_key, task_source
+from fastnode.store.keyspace import (
+    TASKS_PREFIX,
+    PartitionKeys,
+    partition_tasks_prefix,
+    shard_task_key,
+    task_key,
+    task_source,
+)
+from fastnode.store.records import decode_generation
 from fastnode.store.txn import Txn
 
 _PAGE_ROWS: Final = 1_000
-
-
-class _Batch(NamedTuple):
-    """What a step moves, and why it stops after that."""
-
-    choice: Choice
-    targets: list[LiveQueue]
-    failure_reason: str | None
+# Until whoever else has something to do has done it.
+_NEXT_TURN_MS: Final = 1
 
 
 class MoveTasks:
@@ -74,134 +83,278 @@ class MoveTasks:
             if error is None:
                 self.release(segment)
             elif isinstance(error, OperationError):
-                runner.pause(config.RETRY_MS, lambda: start(runner.run(), finish))
+                runner.pause(runner.alarm, config.RETRY_MS, lambda: start(runner.run(), finish))
             else:
                 raise error
 
         start(runner.run(), finish)
 
     def resume(self, group: Group) -> None:
-        """This node leads the group: go on with the tasks that were at work."""
+        """Go on with the tasks that are at work and have their queues in the group."""
         first, end = TASKS_PREFIX, native.prefix_end(TASKS_PREFIX)
         while rows := group.scan(first, end, _PAGE_ROWS):
             for key, stored in rows:
                 task = decode_task(stored)
-                if task.status in ACTIVE:
+                if task.status in ACTIVE and not self.is_active(task_source(key)):
                     self.run(task_source(key), task.started_at)
             first = rows[-1][0] + b"\x00"
 
 
+def task_parts(groups: Sequence[Group], queue: LiveQueue, started_at: int) -> list[MoveTask]:
+    """The rows that a task has in the partitions of its source."""
+    segment, placed = queue.keys.segment, queue.record.partition_groups
+    rows = [
+        groups[number].get(shard_task_key(segment, partition, started_at))
+        for partition, number in enumerate(placed)
+    ]
+    return [decode_task(row) for row in rows if row is not None]
+
+
 class _Runner:
+    """A task: its movers, their common pace, and its end."""
+
     def __init__(self, queues: Queues, outbox: Outbox, segment: bytes, started_at: int) -> None:
-        self._queues = queues
-        self._outbox = outbox
+        self.queues = queues
+        self.outbox = outbox
+        self.segment = segment
+        self.started_at = started_at
+        self.alarm = queues.new_alarm()
+        self.has_failed = False
         self._name = native.split_queue_segment(segment)
         self._key = task_key(segment, started_at)
-        self._alarm = queues.new_alarm()
+        # When the next message may be moved, whoever has it.
+        self._free_at_ms = 0
 
-    def pause(self, milliseconds: int, go_on: Callable[[], None]) -> None:
-        # Only the difference counts, so the clock of any group will do.
-        now_ms = self._queues.groups[0].now() >> 16
-        self._alarm.set(now_ms + milliseconds, now_ms, go_on)
+    @property
+    def _now_ms(self) -> int:
+        """Only the difference of such times counts, so the clock of any group will do."""
+        return self.queues.groups[0].now() >> 16
+
+    def pause(self, alarm: Alarm, milliseconds: int, go_on: Callable[[], None]) -> None:
+        now_ms = self._now_ms
+        alarm.set(now_ms + milliseconds, now_ms, go_on)
+
+    def milliseconds_to_wait(self) -> int:
+        return max(self._free_at_ms - self._now_ms, 0)
+
+    def spend(self, count: int, rate: int, share: float) -> None:
+        """So many messages are moved; this node may use that share of the rate."""
+        self._free_at_ms = self._now_ms + int(count * 1000 / (rate * share))
+
+    def source(self) -> LiveQueue | None:
+        return self.queues.find(*self._name)
+
+    def task(self, queue: LiveQueue) -> MoveTask | None:
+        stored = queue.group.get(self._key)
+        return None if stored is None else decode_task(stored)
 
     async def run(self) -> None:
         """Until the task has ended, one way or another."""
-        while (pause_ms := await self._step()) is not None:
-            if pause_ms:
-                paused = Suspension()
-                self.pause(pause_ms, paused.resume)
-                await paused
+        queue = self.source()
+        if queue is None:
+            return
+        numbers = range(len(queue.record.partition_groups)) or (native.UNPARTITIONED,)
+        running = len(numbers)
+        ended = Suspension()
 
-    async def _step(self) -> int | None:
-        """Milliseconds until the next step; None when there is none."""
-        queue = await self._source()
-        stored = None if queue is None else queue.group.get(self._key)
-        if queue is None or stored is None:
-            return None
-        task = decode_task(stored)
-        if task.status == CANCELLING:
-            await self._end(queue, replace(task, status=CANCELLED))
-        if task.status != RUNNING:
-            return None
-        if (queue.group.now() - task.started_at) >> 16 >= config.MOVE_TASK_MS_MAX:
-            await self._end(queue, replace(task, status=FAILED, failure_reason=TOO_LONG))
-            return None
-        txn = queue.group.begin(self._queues.new_request())
-        batch = self._take(queue, task, txn.commit_ts)
-        if not batch.choice.all:
-            reason = batch.failure_reason
-            status = COMPLETED if reason is None else FAILED
-            await self._end(queue, replace(task, status=status, failure_reason=reason))
-            return None
-        return await self._move(queue, task, txn, batch)
+        def finish(_result: None, error: BaseException | None) -> None:
+            nonlocal running
+            if error is not None:
+                raise error
+            running -= 1
+            if not running:
+                ended.resume()
 
-    async def _source(self) -> LiveQueue | None:
-        while True:
-            queue = self._queues.find(*self._name)
-            if queue is None:
-                return None
+        for partition in numbers:
+            start(_Mover(self, partition).run(), finish)
+        await ended
+        await self._end()
+
+    async def _end(self) -> None:
+        while (queue := self.source()) is not None and queue.group.is_ready:
             blocked = queue.group.latches.wait_for((self._key, queue.keys.generation))
             if blocked is None:
-                return queue
+                break
             await blocked
-
-    async def _end(self, queue: LiveQueue, task: MoveTask) -> None:
-        txn = queue.group.begin(self._queues.new_request())
+        else:
+            return
+        task = self.task(queue)
+        if task is None or task.status not in ACTIVE:
+            return
+        known = combined(task, task_parts(self.queues.groups, queue, self.started_at))
+        if task.status == CANCELLING:
+            task = replace(task, status=CANCELLED)
+        elif known.status == FAILED:
+            task = replace(task, status=FAILED, failure_reason=known.failure_reason)
+        else:
+            task = replace(task, status=COMPLETED)
+        txn = queue.group.begin(self.queues.new_request())
+        txn.check(queue.keys.generation)
         txn.put(self._key, encode_task(task))
         await queue.group.submit(txn)
 
+
+class _Mover:
+    """Moves what one partition has, or a queue without partitions."""
+
+    def __init__(self, runner: _Runner, partition: int) -> None:
+        self._runner = runner
+        self._queues = runner.queues
+        self._partition = partition
+        self._key = shard_task_key(runner.segment, partition, runner.started_at)
+        self._alarm = runner.queues.new_alarm()
+        # Where to look next, and whether anything was found since looking from the start.
+        self._begin = START
+        self._has_found = False
+
+    async def run(self) -> None:
+        while (pause_ms := await self._step_or_wait()) is not None:
+            if pause_ms:
+                paused = Suspension()
+                self._runner.pause(self._alarm, pause_ms, paused.resume)
+                await paused
+
+    async def _step_or_wait(self) -> int | None:
+        """A partition that fails for the moment keeps no other from going on."""
+        try:
+            return await self._step()
+        except OperationError:
+            return config.RETRY_MS
+
+    async def _step(self) -> int | None:
+        """Milliseconds until the next step; None when there is none."""
+        group = await self._settled_group()
+        queue = self._runner.source()
+        task = None if queue is None else self._runner.task(queue)
+        if group is None or queue is None or task is None or task.status != RUNNING:
+            return None
+        stored = group.get(self._key)
+        part = None if stored is None else decode_task(stored)
+        if part is not None and part.status == FAILED:
+            self._runner.has_failed = True
+        if self._runner.has_failed or (part is not None and part.status == COMPLETED):
+            return None
+        shard = next((one for one in queue.shards if one.partition == self._partition), None)
+        if shard is None or not group.is_ready:
+            # Somebody else moves what is there, and may have to be told of it.
+            if queue.group.is_ready and not group.leads:
+                await self._queues.wake_movers(group, queue.group)
+            return config.RETRY_MS
+        if part is None:
+            return await self._start(shard, task)
+        if (group.now() - part.started_at) >> 16 >= config.MOVE_TASK_MS_MAX:
+            await self._fail(TOO_LONG)
+            return None
+        return self._runner.milliseconds_to_wait() or await self._move_some(queue, shard, part)
+
+    async def _settled_group(self) -> Group | None:
+        """Where the messages are, once nobody purges or deletes them, or writes down what became of
+        letters.
+        """
+        while (queue := self._runner.source()) is not None:
+            placed = queue.record.partition_groups
+            group = self._queues.groups[placed[self._partition]] if placed else queue.group
+            blocked = group.latches.wait_for((self._key, self._generation_key(queue)))
+            if blocked is None:
+                return group
+            await blocked
+        return None
+
+    def _generation_key(self, queue: LiveQueue) -> bytes:
+        is_whole = self._partition == native.UNPARTITIONED
+        keys = queue.keys if is_whole else PartitionKeys(queue.keys, self._partition)
+        return keys.generation
+
+    async def _start(self, shard: LiveQueue, task: MoveTask) -> int | None:
+        """The partition's own row, in place of the oldest that is still remembered."""
+        group = shard.group
+        generation = group.get(shard.keys.generation)
+        if generation is None or decode_generation(generation).deleted_ms:
+            return None  # the queue is being deleted
+        prefix = partition_tasks_prefix(self._runner.segment, self._partition)
+        known = group.scan_keys(prefix, native.prefix_end(prefix), 2 * config.MOVE_TASKS_KEPT)
+        txn = group.begin(self._queues.new_request())
+        txn.check(shard.keys.generation)
+        for key in known[: 1 - config.MOVE_TASKS_KEPT]:
+            txn.delete(key)
+        part = replace(task, started_at=txn.commit_ts, to_move=0)
+        txn.put(self._key, encode_task(part))
+        await group.submit(txn)
+        return 0
+
+    async def _give_up(self, part: MoveTask, lost: Taken) -> int | None:
+        """The message has no target, or seems to have none: what is known of queues that others
+        lead, or of the time before a restart, may be a moment behind.
+        """
+        named = target_name(part, lost)
+        if named is None:
+            await self._fail(NO_SOURCE)
+            return None
+        home = native.home_group(native.queue_segment(*named), len(self._queues.groups))
+        await self._queues.readable(self._queues.groups[home])
+        if self._queues.find(*named) is not None:
+            return 0
+        await self._fail(QUEUE_GONE)
+        return None
+
+    async def _fail(self, reason: str) -> None:
+        group = await self._settled_group()
+        stored = None if group is None else group.get(self._key)
+        if group is not None and stored is not None:
+            failed = replace(decode_task(stored), status=FAILED, failure_reason=reason)
+            await self._store(group, failed)
+        self._runner.has_failed = True
+
+    async def _store(self, group: Group, part: MoveTask) -> None:
+        txn = group.begin(self._queues.new_request())
+        txn.put(self._key, encode_task(part))
+        await group.submit(txn)
+
     # --- one batch ---------------------------------------------------------------------------
 
-    def _take(self, queue: LiveQueue, task: MoveTask, now: int) -> _Batch:
-        limit = min(task.rate or config.MOVE_RATE_MAX, config.TRANSACTION_MESSAGES_MAX)
-        choice = queue.choose_oldest(limit, now)
-        moved: list[Taken] = []
-        targets: list[LiveQueue] = []
-        reason: str | None = None
-        for taken in choice.messages:
-            # What came after the task began stays: a message that fails again would go in circles.
-            if taken.position >> 16 > task.started_at:
-                break
-            target, reason = self._target(task, taken)
-            if target is None:
-                break
-            moved.append(taken)
-            targets.append(target)
-        queue.give_back(Choice(choice.messages[len(moved) :], [], []))
-        return _Batch(Choice(moved, choice.expired, []), targets, reason)
+    async def _move_some(self, queue: LiveQueue, shard: LiveQueue, part: MoveTask) -> int | None:
+        txn = shard.group.begin(self._queues.new_request())
+        batch = take_batch(self._queues, shard, part, txn.commit_ts, self._begin)
+        if batch.choice.all:
+            if part.rate:
+                share = len(queue.shards) / queue.record.partition_count
+                self._runner.spend(len(batch.choice.messages), part.rate, share)
+            await self._move(shard, part, txn, batch)
+            self._begin = batch.begin
+            self._has_found = batch.begin != START
+            return 0
+        if batch.lost is not None:
+            return await self._give_up(part, batch.lost)
+        self._begin = batch.begin
+        if batch.begin != START:
+            return _NEXT_TURN_MS
+        if self._has_found:
+            # Once more: what nobody could move when it was passed may be free by now.
+            self._has_found = False
+            return 0
+        await self._store(shard.group, replace(part, status=COMPLETED))
+        return None
 
-    def _target(self, task: MoveTask, taken: Taken) -> tuple[LiveQueue | None, str | None]:
-        arn = task.destination_arn
-        if arn is None:
-            moved = taken.moved
-            if moved is None:
-                return None, NO_SOURCE
-            arn = moved.source_arn
-        named = parse_arn(arn)
-        target = None if named is None else self._queues.find(*named)
-        return target, None if target is not None else QUEUE_GONE
-
-    async def _move(self, queue: LiveQueue, task: MoveTask, txn: Txn, batch: _Batch) -> int:
-        choice, group = batch.choice, queue.group
+    async def _move(self, shard: LiveQueue, part: MoveTask, txn: Txn, batch: Batch) -> None:
+        choice = batch.choice
         for taken in choice.all:
-            plan_removal(queue, txn, taken.position, taken.state, taken.record)
-        claimed = plan_claim(queue, txn, choice)
+            plan_removal(shard, txn, taken.position, taken.state, taken.record)
+        claimed = plan_claim(shard, txn, choice)
         messages = zip(choice.messages, batch.targets, strict=True)
-        posted = post_all(txn, queue, messages, task.started_at)
-        count = len(choice.messages)
-        txn.put(self._key, encode_task(replace(task, moved=task.moved + count)))
-        outcome = group.submit(txn)
+        posted = post_all(txn, shard, messages, self._runner.started_at)
+        moved = part.moved + len(choice.messages)
+        txn.put(self._key, encode_task(replace(part, moved=moved)))
+        outcome = shard.group.submit(txn)
         try:
             await outcome
         except OperationError:
-            queue.give_back(choice)
+            shard.give_back(choice)
             raise
         finally:
             if claimed is not None:
-                queue.waiting.settle(claimed)
+                shard.waiting.settle(claimed)
         for taken in choice.all:
-            queue.removed(taken.position)
-        queue.settled(choice)
+            shard.removed(taken.position)
+        shard.settled(choice)
         for letter in posted:
-            await self._outbox.settled(letter)
-        return count * 1000 // task.rate if task.rate else 0
+            await self._runner.outbox.settled(letter)

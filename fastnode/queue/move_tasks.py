@@ -25,19 +25,20 @@ from fastnode.queue.errors import (
     missing_parameter,
     over_limit,
     resource_not_found,
-    unsupported_operation,
 )
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.move_record import (
     CANCELLING,
     RUNNING,
     MoveTask,
+    combined,
     decode_handle,
     decode_task,
     encode_handle,
     encode_task,
 )
-from fastnode.queue.partitions import PartitionedQueue
+from fastnode.queue.move_runner import task_parts
+from fastnode.queue.partition_admin import counts_everywhere
 from fastnode.queue.queue_url import build_arn, parse_arn
 from fastnode.queue.service import Service
 from fastnode.store.keyspace import task_key, tasks_prefix
@@ -50,9 +51,6 @@ async def start_message_move_task(
     service: Service, call: Call, request: StartMessageMoveTaskRequest
 ) -> StartMessageMoveTaskResponse:
     source = await _source(service, call, request.source_arn)
-    if isinstance(source, PartitionedQueue):
-        text = "A queue with partitions cannot be the source of a message move task yet."
-        raise unsupported_operation(text)
     if not has_sources(service, source):
         raise invalid_parameter("Source queue must be configured as a Dead Letter Queue.")
     if request.destination_arn is not None:
@@ -60,9 +58,10 @@ async def start_message_move_task(
     rate = request.max_number_of_messages_per_second
     if rate is not None and not 1 <= rate <= config.MOVE_RATE_MAX:
         raise _bad_rate()
+    to_move = (await counts_everywhere(service, source)).visible
     _check_active(service, source)
     service.move_tasks.reserve(source.keys.segment)
-    task = await _store(service, source, request)
+    task = await _store(service, source, request, to_move)
     service.move_tasks.run(source.keys.segment, task.started_at)
     return StartMessageMoveTaskResponse(encode_handle(task.task_id, _arn(source)))
 
@@ -75,9 +74,10 @@ async def list_message_move_tasks(
     if not 1 <= limit <= config.MOVE_TASKS_KEPT:
         reason = f"MaxResults must be an integer between 1 and {config.MOVE_TASKS_KEPT}."
         raise invalid_parameter(f"Value for parameter MaxResults is invalid. Reason: {reason}")
-    await service.readable(source.group)
-    newest_first = _tasks(source)[::-1]
-    return ListMessageMoveTasksResponse([_shown(source, task) for task in newest_first[:limit]])
+    parts = (service.groups[number] for number in source.record.partition_groups)
+    await service.readable(source.group, *parts)
+    newest = _tasks(source)[::-1][:limit]
+    return ListMessageMoveTasksResponse([_shown(service, source, task) for task in newest])
 
 
 async def cancel_message_move_task(
@@ -96,12 +96,13 @@ async def cancel_message_move_task(
         if blocked is None:
             break
         await blocked
-    if task.status != RUNNING:
+    known = _whole(service, source, task)
+    if known.status != RUNNING:
         raise invalid_parameter("Only active tasks can be cancelled.")
     txn = group.begin(service.new_request())
     txn.put(_key(source, task), encode_task(replace(task, status=CANCELLING)))
     await group.submit(txn)
-    return CancelMessageMoveTaskResponse(task.moved)
+    return CancelMessageMoveTaskResponse(known.moved)
 
 
 # --- the queues of a task --------------------------------------------------------------------
@@ -159,12 +160,12 @@ def _check_active(service: Service, source: LiveQueue) -> None:
 
 
 async def _store(
-    service: Service, source: LiveQueue, request: StartMessageMoveTaskRequest
+    service: Service, source: LiveQueue, request: StartMessageMoveTaskRequest, to_move: int
 ) -> MoveTask:
     """The task, durable, in place of the oldest that is still remembered."""
     try:
         txn = source.group.begin(service.new_request())
-        task = _planned(source, txn, request)
+        task = _planned(txn, request, to_move)
         txn.check(source.keys.generation)
         for old in _tasks(source)[: 1 - config.MOVE_TASKS_KEPT]:
             txn.delete(_key(source, old))
@@ -176,7 +177,7 @@ async def _store(
     return task
 
 
-def _planned(source: LiveQueue, txn: Txn, request: StartMessageMoveTaskRequest) -> MoveTask:
+def _planned(txn: Txn, request: StartMessageMoveTaskRequest, to_move: int) -> MoveTask:
     return MoveTask(
         started_at=txn.commit_ts,
         task_id=native.message_id_text(txn.request),
@@ -184,7 +185,7 @@ def _planned(source: LiveQueue, txn: Txn, request: StartMessageMoveTaskRequest) 
         rate=request.max_number_of_messages_per_second,
         status=RUNNING,
         moved=0,
-        to_move=source.counts(txn.commit_ts).visible,
+        to_move=to_move,
     )
 
 
@@ -203,8 +204,15 @@ def _arn(queue: LiveQueue) -> str:
     return build_arn(queue.region, queue.account, queue.name)
 
 
-def _shown(source: LiveQueue, task: MoveTask) -> ListMessageMoveTasksResultEntry:
-    arn = _arn(source)
+def _whole(service: Service, source: LiveQueue, task: MoveTask) -> MoveTask:
+    """With what its partitions know of it."""
+    return combined(task, task_parts(service.groups, source, task.started_at))
+
+
+def _shown(
+    service: Service, source: LiveQueue, stored: MoveTask
+) -> ListMessageMoveTasksResultEntry:
+    arn, task = _arn(source), _whole(service, source, stored)
     return ListMessageMoveTasksResultEntry(
         task_handle=encode_handle(task.task_id, arn) if task.status == RUNNING else None,
         status=task.status,

@@ -19,10 +19,11 @@ import msgspec
 from msgspec import Struct
 
 from fastnode import config, native
-from fastnode.errors import OperationError
+from fastnode.errors import NotLed, OperationError
 from fastnode.flow import Suspension, start
 from fastnode.native import MessageRecord
-from fastnode.queue.live import LiveQueue, Taken
+from fastnode.queue.choice import Taken
+from fastnode.queue.live import LiveQueue
 from fastnode.queue.long_poll import Alarm
 from fastnode.queue.message_attributes import decode_extras
 from fastnode.queue.move_record import decode_task, encode_task, refused_once
@@ -34,8 +35,8 @@ from fastnode.store.keyspace import (
     encode_position,
     outbox_prefix,
     outbox_target,
+    shard_task_key,
     split_position,
-    task_key,
 )
 from fastnode.store.txn import Txn
 
@@ -75,6 +76,9 @@ class Queues(Protocol):
     def find(self, account: str, region: str, name: str) -> LiveQueue | None: ...
     def new_request(self) -> bytes: ...
     def new_alarm(self) -> Alarm: ...
+    async def readable(self, *groups: Group) -> None: ...
+    async def confirmed(self, queue: LiveQueue) -> LiveQueue | None: ...
+    async def wake_movers(self, group: Group, home: Group) -> None: ...
 
 
 Deliver = Callable[
@@ -91,15 +95,32 @@ def post_all(
     letters: dict[int, list[Letter]] = {}
     groups: dict[int, Group] = {}
     for taken, target in messages:
-        shard = shard_of(target, taken.record)
-        groups[shard.group.number] = shard.group
-        letters.setdefault(shard.group.number, []).append(_letter(queue, target, taken, task))
+        group = target.group_at(target.partition_for(_group_id(taken.record)))
+        groups[group.number] = group
+        letters.setdefault(group.number, []).append(_letter(queue, target, taken, task))
     return [_post(txn, queue.group, groups[number], some) for number, some in letters.items()]
+
+
+async def look_at(queues: Queues, segments: Iterable[bytes]) -> None:
+    """What is known of these queues afterwards is certain: of one with partitions the home group
+    may be led elsewhere, and be a moment behind here.
+    """
+    for segment in set(segments):
+        queue = queues.find(*native.split_queue_segment(segment))
+        if queue is None:
+            home = native.home_group(segment, len(queues.groups))
+            await queues.readable(queues.groups[home])
+        elif not queue.is_confirmed:
+            await queues.confirmed(queue)
 
 
 def shard_of(queue: LiveQueue, record: MessageRecord) -> LiveQueue:
     """The partition that a message belongs to."""
-    return queue.shard_for(decode_extras(record.extras).group_id or "")
+    return queue.shard_for(_group_id(record))
+
+
+def _group_id(record: MessageRecord) -> str:
+    return decode_extras(record.extras).group_id or ""
 
 
 def _letter(queue: LiveQueue, target: LiveQueue, taken: Taken, task: int) -> Letter:
@@ -132,12 +153,23 @@ class Outbox:
         self._carriers: dict[tuple[int, int], _Carrier] = {}
 
     def resume(self, source: Group) -> None:
-        """This node leads the source's group: carry on what somebody else has left."""
+        """This node leads the group: carry on what somebody else has left, and what waits for it
+        here.
+        """
         start_at, end = OUTBOX_PREFIX, native.prefix_end(OUTBOX_PREFIX)
         while keys := source.scan_keys(start_at, end, 1):
             target = outbox_target(keys[0])
             self._carrier(source, self._queues.groups[target]).carry()
             start_at = native.prefix_end(outbox_prefix(target))
+
+        for (_, number), carrier in list(self._carriers.items()):
+            if number == source.number:
+                carrier.carry()
+
+    def pause(self, source: Group) -> None:
+        """Somebody else leads the source's group, and carries on."""
+        for key in [key for key in self._carriers if key[0] == source.number]:
+            self._carriers.pop(key).stop()
 
     def settled(self, posted: Posted) -> Suspension:
         """Resumed when the letter has been decided, or could not be delivered for the moment."""
@@ -160,6 +192,7 @@ class _Carrier:
         self._target = target
         self._alarm = queues.new_alarm()
         self._is_carrying = False
+        self._is_stopped = False
         # Letters are removed in order: whatever is behind the last one is never scanned again.
         self._next = 0
         self._waiting: deque[tuple[int, Suspension]] = deque()
@@ -170,8 +203,12 @@ class _Carrier:
         self.carry()
         return suspension
 
+    def stop(self) -> None:
+        self._is_stopped = True
+        self._alarm.clear()
+
     def carry(self) -> None:
-        if not self._is_carrying:
+        if not self._is_carrying and not self._is_stopped:
             self._is_carrying = True
             start(self._carry(), self._finish)
 
@@ -188,7 +225,7 @@ class _Carrier:
             raise error
         # Nothing is left, or nothing can be done now: in either case nobody waits any longer.
         self._resume_waiting(None)
-        if error is not None:
+        if error is not None and not self._is_stopped:
             now_ms = self._source.now() >> 16
             self._alarm.set(now_ms + config.RETRY_MS, now_ms, self.carry)
 
@@ -208,6 +245,8 @@ class _Carrier:
         group, prefix = self._source, outbox_prefix(self._target.number)
         returned = [letter for number, letter in batch if number in refused]
         queues = await self._sources(returned)
+        if self._is_stopped:
+            raise NotLed("another leader carries these letters")
         txn = group.begin(self._queues.new_request())
         for number, _ in batch:
             txn.delete(prefix + encode_position(number))
@@ -233,6 +272,7 @@ class _Carrier:
         or their tasks.
         """
         while True:
+            await look_at(self._queues, (letter.source for letter in returned))
             queues = {(one.source, one.partition): self._source_of(one) for one in returned}
             keys = [queue.keys.generation for queue in queues.values() if queue is not None]
             keys += [_task_key(letter) for letter in returned if letter.task]
@@ -243,8 +283,13 @@ class _Carrier:
 
     def _source_of(self, letter: Letter) -> LiveQueue | None:
         queue = self._queues.find(*native.split_queue_segment(letter.source))
-        shards = () if queue is None else queue.shards
-        return next((one for one in shards if one.partition == letter.partition), None)
+        if queue is None:
+            return None
+        has_it = queue.receipt_secret_of(letter.partition) is not None
+        shard = queue.shard_at(letter.partition) if has_it else None
+        if has_it and shard is None:
+            raise NotLed("the partition has no leader here")
+        return shard
 
 
 def _plan_return(queue: LiveQueue, txn: Txn, letter: Letter) -> Timer:
@@ -254,4 +299,4 @@ def _plan_return(queue: LiveQueue, txn: Txn, letter: Letter) -> Timer:
 
 
 def _task_key(letter: Letter) -> bytes:
-    return task_key(letter.source, letter.task)
+    return shard_task_key(letter.source, letter.partition, letter.task)

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from fastnode import config, native
 from fastnode.queue.attributes import Computed, shown_attributes
+from fastnode.queue.partition_admin import counts_everywhere
 from fastnode.queue.peek import BadCursor, decode_cursor, encode_cursor
 from fastnode.queue.queue_url import build_arn
 from fastnode.queue.service import Service
@@ -52,8 +53,7 @@ async def list_all(service: Service, prefix: str, limit: int, cursor: str) -> Qu
     found: list[bytes] = []
     known_to = end
     for group in service.groups:
-        if not group.is_readable:
-            await group.readable()
+        await service.readable(group)
         keys = group.scan_keys(begin, end, rows_max)
         found += keys
         if len(keys) == rows_max:
@@ -86,13 +86,12 @@ def _begin(cursor: str) -> bytes:
 async def describe(service: Service, account: str, region: str, name: str) -> QueueDetails | None:
     """None if there is no such queue."""
     group = service.group_of(QueueKeys(account, region, name))
-    if not group.is_readable:
-        await group.readable()
+    await service.readable(group)
     queue = service.find(account, region, name)
     if queue is None:
         return None
     record = queue.record
-    counts = queue.counts(group.now())
+    counts = await counts_everywhere(service, queue)
     computed = Computed(
         arn=build_arn(region, account, name),
         created_ms=record.created_ms,

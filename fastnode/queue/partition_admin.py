@@ -4,14 +4,25 @@ A partition's row is open while its queue exists. Creating opens those that are 
 the others alone, so a repeated or interrupted creation never touches messages.
 """
 
+import contextlib
 from collections.abc import Sequence
 
+from fastnode import config
+from fastnode.errors import NotLed, Unavailable
 from fastnode.flow import gather
+from fastnode.queue import parts
+from fastnode.queue.choice import Counts
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.partitions import PartitionedQueue, partition_generation
+from fastnode.queue.places import at_group, at_partition, identity_of
 from fastnode.queue.service import Service
 from fastnode.store.group import Group
-from fastnode.store.keyspace import MessageKeys, PartitionKeys, QueueKeys
+from fastnode.store.keyspace import (
+    MessageKeys,
+    PartitionKeys,
+    QueueKeys,
+    partition_tasks_prefix,
+)
 from fastnode.store.records import Generation, encode_generation
 
 
@@ -22,10 +33,22 @@ async def open_partitions(service: Service, keys: QueueKeys, groups: Sequence[in
     )
 
 
-async def _open(service: Service, group: Group, queue: QueueKeys, partition: int) -> None:
+async def _open(service: Service, group: Group, keys: QueueKeys, partition: int) -> None:
+    await at_group(
+        service,
+        group,
+        lambda: open_partition(service, group, keys, partition),
+        lambda: parts.Open(keys.segment, partition, group.number),
+    )
+
+
+async def open_partition(service: Service, group: Group, queue: QueueKeys, partition: int) -> None:
+    """Where the group is led."""
     keys = PartitionKeys(queue, partition)
     while (blocked := group.latches.wait_for((keys.generation,))) is not None:
         await blocked
+    if not group.is_ready:
+        raise NotLed("another node leads the group")
     generation = partition_generation(group, keys)
     if generation.number and not generation.deleted_ms:
         return
@@ -34,23 +57,74 @@ async def _open(service: Service, group: Group, queue: QueueKeys, partition: int
     # What was sent between the last steps of a deletion was never the new queue's.
     for prefix in MessageKeys(keys.segment, generation.number, partition).prefixes():
         txn.drop(prefix)
+    txn.drop(partition_tasks_prefix(keys.segment, partition))
     await group.submit(txn)
+    # This node may remember the partition of a queue that has just been deleted.
+    service.doubt(queue, partition)
 
 
 async def renew_partitions(service: Service, queue: PartitionedQueue, *, is_deleted: bool) -> None:
     """Everything in them goes. Whoever is answered knows that all have done it."""
-    await gather(_renew(service, shard, is_deleted=is_deleted) for shard in queue.shards)
+    until_ms = (queue.group.now() >> 16) + config.RENEWAL_MS
+    await gather(
+        _renew(service, queue, partition, until_ms, is_deleted=is_deleted)
+        for partition in range(queue.record.partition_count)
+    )
 
 
-async def _renew(service: Service, shard: LiveQueue, *, is_deleted: bool) -> None:
+async def _renew(
+    service: Service, queue: PartitionedQueue, partition: int, until_ms: int, *, is_deleted: bool
+) -> None:
+    await at_partition(
+        service,
+        queue,
+        partition,
+        lambda shard: renew_partition(service, shard, until_ms, is_deleted=is_deleted),
+        lambda: parts.Renew(*identity_of(queue), partition, is_deleted, until_ms),
+        lambda _answer: None,
+    )
+
+
+async def renew_partition(
+    service: Service, shard: LiveQueue, until_ms: int, *, is_deleted: bool
+) -> None:
+    """Where the partition is led. Whoever asked has long been told that it failed if this comes
+    late, and may have sent messages since.
+    """
     group = shard.group
     while (blocked := group.latches.wait_for((shard.keys.generation,))) is not None:
         await blocked
     generation = shard.generation + 1
     txn = group.begin(service.new_request())
+    if txn.commit_ts >> 16 > until_ms:
+        raise Unavailable("the purge or deletion comes too late")
     deleted_ms = txn.commit_ts >> 16 if is_deleted else 0
     txn.put(shard.keys.generation, encode_generation(Generation(generation, deleted_ms)))
     for prefix in shard.messages.prefixes():
         txn.drop(prefix)
+    if is_deleted:
+        txn.drop(partition_tasks_prefix(shard.keys.segment, shard.partition))
     await group.submit(txn)
     shard.restart(generation)
+    if is_deleted:
+        # From now on only the home group knows whether there is a queue.
+        service.doubt(shard.keys, shard.partition)
+
+
+async def follow_everywhere(service: Service, queue: LiveQueue) -> None:
+    """Return when whoever leads partitions knows the queue's metadata as they are here."""
+    part = parts.Follow(queue.group.number, queue.group.applied_index)
+    await gather(_follow(service, place, part) for place in queue.others())
+
+
+async def _follow(service: Service, place: Group, part: parts.Follow) -> None:
+    with contextlib.suppress(NotLed):  # the lead has come here
+        await service.ask(place, part)
+
+
+async def counts_everywhere(service: Service, queue: LiveQueue) -> Counts:
+    await service.readable(queue.group, *(shard.group for shard in queue.shards))
+    part = parts.Count(*identity_of(queue))
+    there = await gather(service.ask(place, part) for place in queue.others())
+    every = [queue.counts(queue.group.now()), *there]
+    return Counts(*map(sum, zip(*every, strict=True)))

@@ -8,12 +8,20 @@ groups.
 from collections.abc import Sequence
 
 from fastnode import native
+from fastnode.errors import NotLed
+from fastnode.queue.choice import Counts
 from fastnode.queue.fifo_live import FifoQueue
-from fastnode.queue.live import Counts, LiveQueue
+from fastnode.queue.live import LiveQueue, partition_secret
 from fastnode.queue.long_poll import Alarm
 from fastnode.store.group import Group
 from fastnode.store.keyspace import PartitionKeys, QueueKeys
-from fastnode.store.records import NO_GENERATION, Generation, QueueRecord, decode_generation
+from fastnode.store.records import (
+    NO_GENERATION,
+    Generation,
+    QueueRecord,
+    decode_generation,
+    decode_queue,
+)
 
 
 def partition_generation(group: Group, keys: PartitionKeys) -> Generation:
@@ -38,8 +46,11 @@ class Partition(FifoQueue):
 
 
 class PartitionedQueue(LiveQueue):
-    _partitions: Sequence[Partition] = ()
-    _first = 0
+    """The queue as a whole, and those of its partitions that this node leads."""
+
+    _first_place = 0
+    _first_shard = 0
+    is_confirmed = False
 
     def __init__(
         self,
@@ -50,42 +61,111 @@ class PartitionedQueue(LiveQueue):
         record: QueueRecord,
         alarm: Alarm,
     ) -> None:
+        self._groups = groups
+        self._partitions: dict[int, Partition] = {}
         super().__init__(home, keys, generation, record, alarm)
-        self._partitions = [
-            Partition(self, groups[number], partition, alarm)
-            for partition, number in enumerate(record.partition_groups)
-        ]
 
     def change(self, record: QueueRecord) -> None:
         super().change(record)
-        for partition in self._partitions:
+        for partition in self._partitions.values():
             partition.change(record)
+
+    def follow(self, stored: bytes | None) -> bool:
+        """Who waits goes on waiting while the queue is the same, whatever its attributes."""
+        if stored == self.stored:
+            return True
+        record = None if stored is None else decode_queue(stored)
+        if stored is None or record is None or record.incarnation != self.record.incarnation:
+            return False
+        self.stored = stored
+        self.change(record)
+        return True
+
+    def lose(self, group: Group) -> bool:
+        kept = {at: one for at, one in self._partitions.items() if one.group is not group}
+        has_lost, self._partitions = len(kept) < len(self._partitions), kept
+        self.is_confirmed = False
+        if self.group is group and not self.follow(group.get(self.keys.meta)):
+            self.close()
+            return True
+        if has_lost:
+            # Whoever waits looks again, at whoever leads now.
+            for _ in range(len(self.waiters)):
+                self.waiters.wake_one()
+        return False
+
+    def group_at(self, partition: int) -> Group:
+        return self._groups[self.record.partition_groups[partition]]
+
+    def receipt_secret_of(self, partition: int) -> bytes | None:
+        has_it = 0 <= partition < self.record.partition_count
+        return partition_secret(self.record.secret, partition) if has_it else None
+
+    def shard_at(self, number: int) -> Partition | None:
+        """None: another node leads it, or this one does not know yet whether the queue that it
+        believes in still exists.
+        """
+        partition = self._partitions.get(number)
+        if partition is not None:
+            return partition
+        group = self.group_at(number)
+        if not group.is_ready or not (self.is_confirmed or self.group.is_readable):
+            return None
+        partition = self._partitions[number] = Partition(self, group, number, self._alarm)
+        return partition
 
     @property
     def shards(self) -> Sequence[LiveQueue]:
-        return self._partitions
+        numbers = range(self.record.partition_count)
+        return [one for at in numbers if (one := self.shard_at(at)) is not None]
+
+    def others(self) -> list[Group]:
+        groups = map(self.group_at, range(self.record.partition_count))
+        return list({group.leader: group for group in groups if not group.leads}.values())
+
+    def doubt(self, partition: int) -> None:
+        """The queue is being deleted, or was and is being made anew."""
+        self._partitions.pop(partition, None)
+        self.is_confirmed = False
+
+    @property
+    def is_led_here(self) -> bool:
+        """As a whole."""
+        return len(self.shards) == self.record.partition_count
+
+    def next_place(self, count: int) -> int:
+        """Where of so many places to look first: at another one each time, so that none starves."""
+        self._first_place += 1
+        return self._first_place % count
+
+    def partition_for(self, group_id: str) -> int:
+        record = self.record
+        return native.partition_for(group_id, record.hash_seed, record.partition_count, False)
 
     def shard_for(self, group_id: str) -> LiveQueue:
-        record = self.record
-        return self._partitions[
-            native.partition_for(group_id, record.hash_seed, record.partition_count, False)
-        ]
+        shard = self.shard_at(self.partition_for(group_id))
+        if shard is None:
+            raise NotLed("the partition has no leader here")
+        return shard
 
     def rotated(self) -> list[LiveQueue]:
         """The partitions, beginning with another one each time, so that none starves."""
-        self._first = (self._first + 1) % len(self._partitions)
-        return [*self._partitions[self._first :], *self._partitions[: self._first]]
+        shards = self.shards
+        self._first_shard += 1
+        first = self._first_shard % max(len(shards), 1)
+        return [*shards[first:], *shards[:first]]
 
     @property
     def is_idle(self) -> bool:
-        return all(partition.is_idle for partition in self._partitions)
+        return not self.waiters and all(one.is_idle for one in self._partitions.values())
 
     def counts(self, now: int) -> Counts:
-        every = [partition.counts(partition.group.now()) for partition in self._partitions]
-        return Counts(*(sum(column) for column in zip(*every, strict=True)))
+        """Of what is led here."""
+        every = [shard.counts(shard.group.now()) for shard in self.shards]
+        return Counts(*map(sum, zip(*every, strict=True))) if every else Counts(0, 0, 0)
 
     def has_available(self) -> bool:
-        return any(partition.has_available() for partition in self._partitions)
+        return any(shard.has_available() for shard in self.shards)
 
     def set_alarm(self) -> None:
         self._set_alarm(self.group.now())
@@ -97,5 +177,5 @@ class PartitionedQueue(LiveQueue):
         return self.has_available()
 
     def next_at(self) -> int | None:
-        times = [partition.next_at() for partition in self._partitions]
+        times = [shard.next_at() for shard in self.shards]
         return min((at for at in times if at is not None), default=None)

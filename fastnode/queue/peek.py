@@ -92,8 +92,7 @@ async def peek(
     """None if there is no such queue."""
     names = QueueKeys(account, region, name)
     group = service.group_of(names)
-    if not group.is_readable:
-        await group.readable()
+    await service.readable(group)
     stored = group.get(names.meta)
     if stored is None:
         return None

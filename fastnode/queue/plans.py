@@ -4,8 +4,9 @@ back.
 
 from fastnode import native
 from fastnode.native import MESSAGE_MOVED, MessageRecord, MessageState
+from fastnode.queue.choice import Choice
 from fastnode.queue.fair import plan_unfiling
-from fastnode.queue.live import TIMER_DELAYED, TIMER_RECEIVED, Choice, LiveQueue
+from fastnode.queue.live import TIMER_DELAYED, TIMER_RECEIVED, LiveQueue
 from fastnode.queue.message_attributes import decode_extras
 from fastnode.queue.timers import Timer
 from fastnode.store.keyspace import encode_position

@@ -30,7 +30,7 @@ from fastnode.queue.attributes import (
     shown_attributes,
 )
 from fastnode.queue.caller import Call
-from fastnode.queue.dead_letter_sources import check_redrive, plan_source
+from fastnode.queue.dead_letter_sources import check_redrive, know_target, plan_source
 from fastnode.queue.errors import (
     purge_queue_in_progress,
     queue_deleted_recently,
@@ -41,7 +41,12 @@ from fastnode.queue.errors import (
 from fastnode.queue.fifo_attributes import deduplicates_per_group, partition_count_of
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.names_page import names_page
-from fastnode.queue.partition_admin import open_partitions, renew_partitions
+from fastnode.queue.partition_admin import (
+    counts_everywhere,
+    follow_everywhere,
+    open_partitions,
+    renew_partitions,
+)
 from fastnode.queue.partitions import PartitionedQueue
 from fastnode.queue.policy_access import has_access
 from fastnode.queue.queue_url import build_arn, build_url
@@ -73,6 +78,7 @@ async def ensure_queue(service: Service, account: str, region: str, valid: Valid
     keys = QueueKeys(account, region, valid.name)
     group = service.group_of(keys)
     partition_groups = service.partition_groups(keys, partition_count_of(valid.attributes))
+    await know_target(service, valid.supplied.get("RedrivePolicy"))
     existing = await _existing(service, account, region, valid, partition_groups)
     if existing is not None:
         record = existing.record
@@ -204,9 +210,8 @@ async def get_queue_attributes(
     queue = await service.queue(call, request.queue_url)
     if not request.attribute_names:
         return GetQueueAttributesResponse()
-    await service.readable(queue.group, *(shard.group for shard in queue.shards))
+    counts = await counts_everywhere(service, queue)
     record = queue.record
-    counts = queue.counts(queue.group.now())
     computed = Computed(
         arn=build_arn(queue.region, queue.account, queue.name),
         created_ms=record.created_ms,
@@ -224,8 +229,9 @@ async def get_queue_attributes(
 async def set_queue_attributes(
     service: Service, call: Call, request: SetQueueAttributesRequest
 ) -> None:
-    queue = await unchanging_queue(service, call, request.queue_url)
     changes = request.attributes or {}
+    await know_target(service, changes.get("RedrivePolicy"))
+    queue = await unchanging_queue(service, call, request.queue_url)
     attributes = parse_set(queue.record.attributes, changes, queue.record.partition_count)
     settings = settings_of(attributes)
     check_redrive(service, queue.keys, changes.get("RedrivePolicy"), settings)
@@ -233,6 +239,7 @@ async def set_queue_attributes(
     plan_source(txn, queue.keys, queue.settings.redrive, settings.redrive)
     record = replace(queue.record, attributes=attributes, modified_ms=txn.commit_ts >> 16)
     await store_record(queue, txn, record)
+    await follow_everywhere(service, queue)
 
 
 async def store_record(queue: LiveQueue, txn: Txn, record: QueueRecord) -> None:

@@ -1,20 +1,23 @@
 """What a receipt handle may do: open it, check that this queue issued it, find its message."""
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from fastnode import native
-from fastnode.native import MessageState
+from fastnode.native import MessageState, Receipt
 from fastnode.queue.errors import receipt_handle_is_invalid
 from fastnode.queue.live import LiveQueue
 
-T = TypeVar("T")
+
+class Opened(NamedTuple):
+    """A genuine handle of the queue, and what it says."""
+
+    handle: str
+    receipt: Receipt
 
 
 class Delivery(NamedTuple):
-    """Which message a handle names, where, and the receive that handed it out."""
+    """Which message a handle names, and the receive that handed it out."""
 
-    shard: LiveQueue
     handle: str
     generation: int
     position: int
@@ -31,25 +34,20 @@ class Delivery(NamedTuple):
         return state.nonce != self.nonce or state.visible_at <= now
 
 
-def open_receipt(queue: LiveQueue, handle: str) -> Delivery:
+def open_receipt(queue: LiveQueue, handle: str) -> Opened:
     """Forged, truncated and foreign handles are refused before anything is looked up."""
     try:
         receipt = native.decode_receipt(handle)
     except ValueError:
         raise receipt_handle_is_invalid(handle) from None
-    shard = next((one for one in queue.shards if one.partition == receipt.partition), None)
-    if shard is None or not native.receipt_is_genuine(shard.receipt_secret, receipt):
+    secret = queue.receipt_secret_of(receipt.partition)
+    if secret is None or not native.receipt_is_genuine(secret, receipt):
         raise receipt_handle_is_invalid(handle)
+    return Opened(handle, receipt)
+
+
+def delivery_of(shard: LiveQueue, opened: Opened) -> Delivery:
+    """`shard` is where the handle's message is."""
+    handle, receipt = opened
     position = shard.position_of(receipt.message_id)
-    return Delivery(shard, handle, receipt.generation, position, receipt.nonce)
-
-
-def by_shard(
-    items: Iterable[T], shard_of: Callable[[T], LiveQueue]
-) -> list[tuple[LiveQueue, list[T]]]:
-    """Items of one call, by the partition that they belong to, each part in its old order."""
-    parts: dict[int, tuple[LiveQueue, list[T]]] = {}
-    for item in items:
-        shard = shard_of(item)
-        parts.setdefault(shard.partition, (shard, []))[1].append(item)
-    return list(parts.values())
+    return Delivery(handle, receipt.generation, position, receipt.nonce)

@@ -105,7 +105,7 @@ class Sweeper:
         begin = self._live_at if self._live_at < len(live) else 0
         self._live_at = begin + config.SWEEP_LIVE_QUEUES
         for queue in live[begin : self._live_at]:
-            if any(_is_behind(shard) for shard in queue.shards):
+            if any(shard.group.leads and _is_behind(shard) for shard in queue.shards):
                 yield queue.account, queue.region, queue.name
 
     def _stored_page(self) -> Iterator[QueueName]:
@@ -126,12 +126,15 @@ def _behind_among(group: Group, rows: Sequence[tuple[bytes, bytes]]) -> Iterator
     for key, stored in rows:
         name = native.split_queue_segment(key[len(native.FAMILY_META) :])
         record = decode_queue(stored)
+        if record.partition_groups:
+            # What partitions hold is in other groups: they are looked at in memory.
+            yield name
+            continue
+        if not group.leads:
+            continue
         settings, keys = settings_of(record.attributes), _current_keys(group, name)
-        # What partitions hold is in other groups: they are looked at in memory.
-        if (
-            record.partition_groups
-            or has_expired(group, keys, settings.retention_ms)
-            or (settings.is_fifo and has_stale_rows(group, keys))
+        if has_expired(group, keys, settings.retention_ms) or (
+            settings.is_fifo and has_stale_rows(group, keys)
         ):
             yield name
 

@@ -20,6 +20,7 @@ from fastnode.queue.fair import plan_filing
 from fastnode.queue.fair_shares import NOBODY
 from fastnode.queue.live import TIMER_DELAYED, LiveQueue
 from fastnode.queue.message_attributes import encode_extras
+from fastnode.queue.parts import Sent
 from fastnode.queue.service import Service
 from fastnode.queue.timers import Timer
 from fastnode.queue.validate import ValidSend
@@ -59,7 +60,7 @@ async def send_message_batch(
     accepted, failed = batch.send_message_batch(request, queue.settings, call.trace_header)
     if queue.throttle is not None:
         queue.throttle.charge_send(len(accepted) + len(failed), queue.group.now() >> 16)
-    stored: Sequence[PlannedSend | fifo_send.Sent] = ()
+    stored: Sequence[PlannedSend | Sent] = ()
     if accepted:
         stored = await _stored(service, queue, call, [valid for _, valid in accepted])
     successful = [
@@ -71,17 +72,17 @@ async def send_message_batch(
 
 async def _stored(
     service: Service, queue: LiveQueue, call: Call, messages: Sequence[ValidSend]
-) -> Sequence[PlannedSend | fifo_send.Sent]:
+) -> Sequence[PlannedSend | Sent]:
     if queue.settings.is_fifo:
         return await fifo_send.store(service, queue, call, messages)
     return await _store(service, queue, call, messages)
 
 
 def _result(
-    entry_id: str, valid: ValidSend, stored: PlannedSend | fifo_send.Sent
+    entry_id: str, valid: ValidSend, stored: PlannedSend | Sent
 ) -> SendMessageBatchResultEntry:
     attributes = valid.extras.attributes
-    number = stored.sequence_number if isinstance(stored, fifo_send.Sent) else None
+    number = stored.sequence_number if isinstance(stored, Sent) else None
     if not attributes and not valid.system_attributes and number is None:
         return SendMessageBatchResultEntry(entry_id, stored.message_id, stored.body_md5)
     return SendMessageBatchResultEntry(

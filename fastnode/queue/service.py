@@ -2,28 +2,31 @@
 
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from fastnode import config, native
 from fastnode.clock import IdSource
+from fastnode.errors import NotLed, Unavailable
 from fastnode.flow import Suspension
+from fastnode.queue import parts
 from fastnode.queue.attributes import is_fifo_queue
 from fastnode.queue.caller import Call, Caller
 from fastnode.queue.errors import queue_does_not_exist
+from fastnode.queue.fanout_meter import FanoutMeter
 from fastnode.queue.fifo_live import FifoQueue
 from fastnode.queue.inbox import deliver
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.long_poll import Alarm
 from fastnode.queue.move_runner import MoveTasks
-from fastnode.queue.outbox import Outbox
+from fastnode.queue.outbox import Numbered, Outbox, Queues
 from fastnode.queue.partition_groups import spread_partitions
 from fastnode.queue.partitions import PartitionedQueue
 from fastnode.queue.policy_access import require_access
 from fastnode.queue.queue_url import resolve
 from fastnode.queue.standard_live import StandardQueue
 from fastnode.store.group import Group
-from fastnode.store.keyspace import QueueKeys
+from fastnode.store.keyspace import QueueKeys, encode_position, split_position
 from fastnode.store.records import NO_GENERATION, Generation, decode_generation, decode_queue
 
 # Asked for a new queue's name and number of partitions, if more than one; raises what refuses it.
@@ -32,8 +35,23 @@ PartitionGate = Callable[[str, int], Coroutine[Suspension, Any, None]]
 Placement = Callable[[str, int, int], tuple[int, ...]]
 
 
+class Ask(Protocol):
+    """Has a part of a call done where a group is led, which is not here. `call` may leave before
+    the answer: then nobody waits for it any more.
+    """
+
+    def __call__(
+        self, group: Group, part: parts.Part, call: Call | None = None
+    ) -> Coroutine[Suspension, Any, Any]: ...
+
+
 async def open_gate(_name: str, _count: int) -> None:
     """Whoever has no cluster to ask."""
+
+
+async def ask_nobody(group: Group, part: parts.Part, call: Call | None = None) -> Any:
+    """Whoever has no cluster to ask."""
+    raise NotLed("the group has no leader here")
 
 
 class Service:
@@ -55,14 +73,45 @@ class Service:
         # Out of memory's way, but some call still works with them: there must never be two.
         self._retired: WeakValueDictionary[tuple[str, str, str], LiveQueue] = WeakValueDictionary()
         self._resolved: dict[str, tuple[str | None, str]] = {}
-        self.outbox = Outbox(self, deliver)
+        self.ask: Ask = ask_nobody
+        self.outbox = Outbox(self, self._deliver)
         self.move_tasks = MoveTasks(self, self.outbox)
+        self.fanout = FanoutMeter()
+        for group in groups:
+            group.on_ready = self._begin_leading
+            group.on_lost = self._end_leading
 
-    def resume(self) -> None:
-        """Every group is led and ready: go on with what was begun before the last stop."""
-        for group in self.groups:
-            self.outbox.resume(group)
-            self.move_tasks.resume(group)
+    async def _deliver(
+        self, _queues: Queues, group: Group, source: int, letters: Sequence[Numbered]
+    ) -> frozenset[int]:
+        """Letters to their target group, wherever it is led."""
+        if group.leads:
+            return await deliver(self, group, source, letters)
+        numbered = [(encode_position(number), letter) for number, letter in letters]
+        refused = await self.ask(group, parts.Deliver(group.number, source, numbered))
+        return frozenset(map(split_position, refused))
+
+    async def wake_movers(self, group: Group, home: Group) -> None:
+        """Who leads the group learns of the move tasks that are at work in the home group."""
+        await self.ask(group, parts.Follow(home.number, home.applied_index))
+
+    def _begin_leading(self, group: Group) -> None:
+        """Go on with what whoever led before has left."""
+        self._forget_group(group)
+        self.outbox.resume(group)
+        self.move_tasks.resume(group)
+
+    def _end_leading(self, group: Group) -> None:
+        self.outbox.pause(group)
+        self._forget_group(group)
+
+    def _forget_group(self, group: Group) -> None:
+        """Memory follows what its node plans: none is worth anything in another leadership."""
+        for memory in (self._live, self._retired):
+            for key, queue in list(memory.items()):
+                # Whoever waited for it goes on within, and may have looked for it anew.
+                if queue.lose(group) and memory.get(key) is queue:
+                    del memory[key]
 
     def new_request(self) -> bytes:
         """The identity of one call, for its whole life."""
@@ -87,10 +136,12 @@ class Service:
     async def queue(self, call: Call, queue_url: str | None) -> LiveQueue:
         """The queue that a call means. Waits while it is being purged or deleted."""
         caller = call.caller
-        account, name = self._resolved.get(queue_url or "") or self._resolve(queue_url)
+        account, name = self.resolve(queue_url)
         queue = self.find(account or caller.account, caller.region, name)
         if queue is not None and queue.group.latches.is_held(queue.keys.generation):
             queue = await self._unchanging(queue)
+        if queue is not None and not queue.is_confirmed:
+            queue = await self.confirmed(queue)
         if queue is None:
             raise queue_does_not_exist()
         if queue.policy is not None or queue.account != caller.account:
@@ -107,6 +158,14 @@ class Service:
             require_access(queue, call)
         return queue
 
+    async def confirmed(self, queue: LiveQueue) -> LiveQueue | None:
+        """The queue of the same name, as it is now, whoever leads its home group."""
+        await self.readable(queue.group)
+        found = self.find(queue.account, queue.region, queue.name)
+        if found is not None:
+            found.is_confirmed = True
+        return found
+
     async def _unchanging(self, queue: LiveQueue) -> LiveQueue | None:
         """The queue of the same name, once nobody purges or deletes it."""
         found: LiveQueue | None = queue
@@ -122,10 +181,28 @@ class Service:
         """What is read from these groups afterwards is true: nobody else leads them by now."""
         for group in groups:
             if not group.is_readable:
-                await group.readable()
+                await self._readable(group)
 
-    def _resolve(self, queue_url: str | None) -> tuple[str | None, str]:
-        """Clients repeat the same few URLs; starting over is the cheapest bound on the rest."""
+    async def _readable(self, group: Group) -> None:
+        for _ in range(config.PLANS_MAX):
+            try:
+                if group.leads:
+                    await group.readable()
+                else:
+                    await group.reached(await self.ask(group, parts.Barrier(group.number)))
+                return
+            except NotLed:
+                # The lead has just come here, or gone from here.
+                continue
+        raise Unavailable("the group changes its leader too often")
+
+    def resolve(self, queue_url: str | None) -> tuple[str | None, str]:
+        """Account, if the URL names one, and name of the queue. Clients repeat the same few URLs;
+        starting over is the cheapest bound on the rest.
+        """
+        known = self._resolved.get(queue_url or "")
+        if known is not None:
+            return known
         resolved = resolve(queue_url)
         if len(self._resolved) >= config.RESOLVED_URLS_MAX:
             self._resolved.clear()
@@ -133,8 +210,24 @@ class Service:
         return resolved
 
     def find(self, account: str, region: str, name: str) -> LiveQueue | None:
+        """The queue of that name. What it is may be a moment behind if another node leads its home
+        group; what it holds counts only where it is led.
+        """
         queue = self._live.get((account, region, name))
-        return queue if queue is not None else self._load(account, region, name)
+        if queue is not None and queue.group.leads:
+            return queue
+        return self._load(account, region, name)
+
+    def require(self, queue: LiveQueue) -> None:
+        """Raise if there is no queue of this name any more."""
+        if self.find(queue.account, queue.region, queue.name) is None:
+            raise queue_does_not_exist()
+
+    def doubt(self, keys: QueueKeys, partition: int) -> None:
+        """Whether the partition's queue still exists is to be asked anew."""
+        queue = self._live.get(native.split_queue_segment(keys.segment))
+        if isinstance(queue, PartitionedQueue):
+            queue.doubt(partition)
 
     def forget(self, queue: LiveQueue) -> None:
         """The queue was deleted."""
@@ -166,22 +259,29 @@ class Service:
         return NO_GENERATION if stored is None else decode_generation(stored)
 
     def _load(self, account: str, region: str, name: str) -> LiveQueue | None:
-        retired = self._retired.pop((account, region, name), None)
-        if retired is not None:
-            self._live[account, region, name] = retired
-            return retired
+        """A queue that is not in memory, or is and somebody else may have changed it."""
         if not account:
             return None  # an anonymous caller's own queue: it has none
+        name_key = account, region, name
         keys = QueueKeys(account, region, name)
         group = self.group_of(keys)
         stored = group.get(keys.meta)
+        known = self._live.get(name_key) or self._retired.pop(name_key, None)
+        if known is not None and (group.leads or known.follow(stored)):
+            self._live[name_key] = known
+            return known
+        if known is not None:
+            self.forget(known)
         if stored is None:
             return None
         if len(self._live) >= config.LIVE_QUEUES_MAX:
             self._retire_idle()
+        queue = self._live[name_key] = self._new_queue(group, keys, stored)
+        return queue
+
+    def _new_queue(self, group: Group, keys: QueueKeys, stored: bytes) -> LiveQueue:
+        record, alarm = decode_queue(stored), self.new_alarm()
         generation = self.generation_of(keys).number
-        record = decode_queue(stored)
-        alarm = self.new_alarm()
         queue: LiveQueue
         if record.partition_groups:
             queue = PartitionedQueue(self.groups, keys, group, generation, record, alarm)
@@ -189,7 +289,7 @@ class Service:
             queue = FifoQueue(group, keys, generation, record, alarm)
         else:
             queue = StandardQueue(group, keys, generation, record, alarm)
-        self._live[account, region, name] = queue
+        queue.stored = stored
         return queue
 
     def _retire_idle(self) -> None:

@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterable, Sequence
 
 from fastnode import config, native
 from fastnode.native import MESSAGE_FILED, MessageRecord, PlannedSend
+from fastnode.queue.choice import Choice, Taken
 from fastnode.queue.fair import Tenants
-from fastnode.queue.live import Choice, LiveQueue, Taken
+from fastnode.queue.live import LiveQueue
 from fastnode.queue.waiting import Item
 
 
@@ -48,14 +49,6 @@ class StandardQueue(LiveQueue):
             self.scanned += len(positions)
             for taken in self._read(positions):
                 self._sort_out(taken, now, receives_max, choice)
-        return choice
-
-    def choose_oldest(self, limit: int, now: int) -> Choice:
-        if self.tenants is None:
-            return self.choose(limit, now)
-        self.tenants.shares.is_lenient = True
-        choice = self.choose(limit, now)
-        self.tenants.shares.is_lenient = False
         return choice
 
     def give_back(self, choice: Choice) -> None:

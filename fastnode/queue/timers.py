@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 from fastnode import config
 
 NO_HORIZON: Final = 1 << 64
+# Behind every position.
+EVERYTHING: Final = 1 << 80
 
 
 class Timer(NamedTuple):
@@ -22,7 +24,7 @@ class Timer(NamedTuple):
 
 
 class Timers:
-    __slots__ = ("_due", "_due_heap", "_due_received", "_heap", "_horizon", "_scheduled")
+    __slots__ = ("_due", "_due_heap", "_due_received", "_heap", "_horizon", "_scheduled", "through")
 
     def __init__(self) -> None:
         self._heap: list[Timer] = []
@@ -32,6 +34,8 @@ class Timers:
         self._due_received = 0
         # Nothing is known yet: the first page has to be read.
         self._horizon = 0
+        # Whatever was sent after it is not taken; only move tasks lower it, for a moment.
+        self.through = EVERYTHING
 
     @property
     def horizon(self) -> int:
@@ -89,7 +93,7 @@ class Timers:
 
         The caller claims it, or puts it back.
         """
-        while self._due_heap:
+        while self._due_heap and self._due_heap[0] <= self.through:
             position = heapq.heappop(self._due_heap)
             was_received = self._due.pop(position, None)
             if was_received is not None:

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fastnode import config, native
-from fastnode.flow import gather
 from fastnode.native import MessageState
-from fastnode.queue import batch, validate
+from fastnode.queue import batch, parts, validate
 from fastnode.queue.api import (
     BatchResultErrorEntry,
     ChangeMessageVisibilityBatchRequest,
@@ -17,15 +16,16 @@ from fastnode.queue.api import (
 from fastnode.queue.caller import Call
 from fastnode.queue.errors import SqsError, message_not_changeable, visibility_beyond_limit
 from fastnode.queue.live import TIMER_RECEIVED, LiveQueue
+from fastnode.queue.places import at_partition, by_partition, identity_of, in_partitions
 from fastnode.queue.plans import plan_touch
-from fastnode.queue.receipt import Delivery, by_shard, open_receipt
+from fastnode.queue.receipt import Delivery, Opened, delivery_of, open_receipt
 from fastnode.queue.service import Service
 from fastnode.queue.timers import Timer
 from fastnode.queue.validate import ValidChange
 
 
-class _Change(NamedTuple):
-    delivery: Delivery
+class Change(NamedTuple):
+    opened: Opened
     timeout_seconds: int
 
 
@@ -36,7 +36,7 @@ async def change_message_visibility(
     if queue.throttle is not None:
         queue.throttle.charge_receive(1, queue.group.now() >> 16)
     change = _open(queue, validate.change_message_visibility(request))
-    (error,) = await _change(service, call, request.queue_url, (change,))
+    (error,) = await _change(service, queue, (change,))
     if error is not None:
         raise error
 
@@ -46,7 +46,7 @@ async def change_message_visibility_batch(
 ) -> ChangeMessageVisibilityBatchResponse:
     queue = await service.queue(call, request.queue_url)
     refusals: dict[str, BatchResultErrorEntry] = {}
-    opened: dict[str, _Change] = {}
+    opened: dict[str, Change] = {}
     entries = batch.change_message_visibility_batch(request)
     if queue.throttle is not None:
         queue.throttle.charge_receive(len(entries), queue.group.now() >> 16)
@@ -58,7 +58,7 @@ async def change_message_visibility_batch(
             opened[entry_id] = _open(queue, valid)
         except SqsError as error:
             refusals[entry_id] = batch.failed_entry(entry_id, error)
-    reasons = await _change(service, call, request.queue_url, list(opened.values()))
+    reasons = await _change(service, queue, list(opened.values()))
     for entry_id, reason in zip(opened, reasons, strict=True):
         if reason is not None:
             refusals[entry_id] = batch.failed_entry(entry_id, reason)
@@ -68,55 +68,70 @@ async def change_message_visibility_batch(
     )
 
 
-def _open(queue: LiveQueue, valid: ValidChange) -> _Change:
-    return _Change(open_receipt(queue, valid.receipt_handle), valid.visibility_timeout_seconds)
+def _open(queue: LiveQueue, valid: ValidChange) -> Change:
+    return Change(open_receipt(queue, valid.receipt_handle), valid.visibility_timeout_seconds)
 
 
 async def _change(
-    service: Service, call: Call, queue_url: str | None, changes: Sequence[_Change]
+    service: Service, queue: LiveQueue, changes: Sequence[Change]
 ) -> list[SqsError | None]:
     """One transaction for each partition; the reason why not, or None, for each change in its
     place.
     """
-    parts = by_shard(enumerate(changes), lambda numbered: numbered[1].delivery.shard)
-    works = [
-        _change_in(service, call, queue_url, shard, [change for _, change in some])
-        for shard, some in parts
-    ]
-    errors = await gather(works) if len(works) > 1 else [await work for work in works]
+    placed_at = by_partition(
+        enumerate(changes), lambda numbered: numbered[1].opened.receipt.partition
+    )
+    errors = await in_partitions(
+        _change_at(service, queue, partition, [change for _, change in some])
+        for partition, some in placed_at.items()
+    )
     placed = {
         number: error
-        for (_, some), part in zip(parts, errors, strict=True)
+        for some, part in zip(placed_at.values(), errors, strict=True)
         for (number, _), error in zip(some, part, strict=True)
     }
     return [placed[number] for number in range(len(changes))]
 
 
-async def _change_in(
-    service: Service,
-    call: Call,
-    queue_url: str | None,
-    queue: LiveQueue,
-    changes: Sequence[_Change],
+async def _change_at(
+    service: Service, queue: LiveQueue, partition: int, changes: Sequence[Change]
 ) -> list[SqsError | None]:
-    keys = [queue.messages.state_key(change.delivery.position) for change in changes]
+    return await at_partition(
+        service,
+        queue,
+        partition,
+        lambda shard: change_in(service, shard, changes),
+        lambda: parts.Change(
+            *identity_of(queue),
+            partition,
+            [(change.opened.handle, change.timeout_seconds) for change in changes],
+        ),
+        lambda refused: [None if refusal is None else refusal.error for refusal in refused],
+    )
+
+
+async def change_in(
+    service: Service, queue: LiveQueue, changes: Sequence[Change]
+) -> list[SqsError | None]:
+    deliveries = [delivery_of(queue, change.opened) for change in changes]
     while True:
+        keys = [queue.messages.state_key(delivery.position) for delivery in deliveries]
         blocked = queue.group.latches.wait_for((queue.keys.generation, *keys))
         if blocked is None:
             break
         await blocked
         # Whoever waited must not work on a queue that is gone.
-        await service.queue(call, queue_url)
-        keys = [queue.messages.state_key(change.delivery.position) for change in changes]
+        service.require(queue)
     stored = queue.group.get_many(keys) if keys else []
     txn = queue.group.begin(service.new_request())
     errors: list[SqsError | None] = []
     accepted: dict[int, tuple[MessageState, int]] = {}
-    for change, state in zip(changes, stored, strict=True):
-        errors.append(_refusal(queue, change, state, txn.commit_ts))
+    for change, delivery, state in zip(changes, deliveries, stored, strict=True):
+        seconds = change.timeout_seconds
+        errors.append(_refusal(queue, delivery, seconds, state, txn.commit_ts))
         if errors[-1] is None and state is not None:
             # Of two changes of one message in a batch the later one holds.
-            accepted[change.delivery.position] = native.decode_state(state), change.timeout_seconds
+            accepted[delivery.position] = native.decode_state(state), seconds
     if not accepted:
         return errors
     txn.check(queue.keys.generation)
@@ -138,8 +153,9 @@ async def _change_in(
     return errors
 
 
-def _refusal(queue: LiveQueue, change: _Change, state: bytes | None, now: int) -> SqsError | None:
-    delivery, timeout_seconds = change
+def _refusal(
+    queue: LiveQueue, delivery: Delivery, timeout_seconds: int, state: bytes | None, now: int
+) -> SqsError | None:
     now_ms = now >> 16
     # Expired counts as gone, also in the moments until it is removed.
     is_expired = (delivery.position >> 32) + queue.settings.retention_ms <= now_ms

@@ -6,7 +6,7 @@ No event loop, no sockets, no clock: the shell in `runtime.py` says when.
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from fastnode.errors import OperationError, Unavailable
+from fastnode.errors import NotLed, OperationError
 from fastnode.raft.groups import Ready
 from fastnode.raft.lease import Reads
 
@@ -52,7 +52,7 @@ class Machine(Protocol):
         """Apply what is committed. False: the engine stalls, the rest is kept for the next call."""
         ...
 
-    def change_role(self, role: str, term: int) -> None: ...
+    def change_role(self, role: str, term: int, leader: int) -> None: ...
 
     def tick(self) -> None:
         """A tick has passed, for what waits."""
@@ -105,11 +105,11 @@ class Driver:
             if context is not None:
                 try:
                     self._consensus.read_index(group, context)
-                except Unavailable as error:
+                except NotLed as error:
                     machine.reads.refuse(error)
 
-    def turn(self) -> list[tuple[int, bytes]]:
-        """Hand on what became durable and committed; what is left is to be sent to peers.
+    def turn(self) -> Ready:
+        """Hand on what became durable and committed; what is left concerns peers and members.
 
         Roles come first: a committed entry of the new term is what ends the leader's barrier, and
         a leader that stepped down must not count a confirmed round, nor send its vote for another
@@ -117,14 +117,14 @@ class Driver:
         """
         ready = self._consensus.ready()
         self.is_persisting = ready.is_persisting
-        for group, role, term, _leader in ready.roles:
-            self._machines[group].change_role(role, term)
+        for group, role, term, leader in ready.roles:
+            self._machines[group].change_role(role, term, leader)
         for group, context, index in ready.reads:
             self._machines[group].reads.confirm(context, index)
         for group, index, term, entries in ready.committed:
             self._machines[group].commit(index, term, entries)
         self.apply([group for group, *_ in ready.committed])
-        return ready.sends
+        return ready
 
     def apply(self, groups: Iterable[int]) -> None:
         """A group whose engine stalls keeps its entries and is named in `stalled`."""

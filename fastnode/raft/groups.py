@@ -1,13 +1,27 @@
 """The Rust extension behind our own errors: the only file that imports it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from fastnode import config
-from fastnode._raftlog import LogCorrupt, LogFormat, LogFull, NotLeader, RaftGroups
-from fastnode.errors import DiskFull, StartError, Unavailable
+from fastnode._raftlog import (
+    LogCorrupt,
+    LogFormat,
+    LogFull,
+    MembersBusy,
+    NotLeader,
+    RaftGroups,
+    TooMuchPending,
+)
+from fastnode.errors import Busy, DiskFull, NotLed, Overloaded, StartError
 
 LEADER: Final = "leader"
+
+MemberChange = Literal["add-learner", "add-voter", "remove"]
+# The snapshot that replaced a group's engine: index, term, voters, learners.
+Restored = tuple[int, int, list[int], list[int]]
 
 
 class Ready(NamedTuple):
@@ -18,6 +32,26 @@ class Ready(NamedTuple):
     reads: list[tuple[int, bytes, int]]
     roles: list[tuple[int, str, int, int]]
     is_persisting: bool
+    # (group, index, voters, learners): changes, and all of them in the first turn.
+    members: list[tuple[int, int, list[int], list[int]]]
+    # (group, peer): entries cannot help the peer any more.
+    wanted: list[tuple[int, int]]
+    # (group, peer, packet): to be stepped by the peer once it has fetched the snapshot.
+    offers: list[tuple[int, int, bytes]]
+    # (group, index, term, voters, learners, data): the engine is to be replaced.
+    installs: list[tuple[int, int, int, list[int], list[int], bytes]]
+
+
+@contextmanager
+def _as_operation_errors() -> Iterator[None]:
+    try:
+        yield
+    except LogFull as error:
+        raise DiskFull(str(error)) from error
+    except NotLeader as error:
+        raise NotLed(str(error)) from error
+    except MembersBusy as error:
+        raise Busy(str(error)) from error
 
 
 class Groups:
@@ -29,6 +63,12 @@ class Groups:
         self.tick = raft.tick
         self.applied = raft.applied
         self.compact = raft.compact
+        self.step = raft.step
+        self.campaign = raft.campaign
+        self.drop_snapshot = raft.drop_snapshot
+        self.report_snapshot = raft.report_snapshot
+        self.report_unreachable = raft.report_unreachable
+        self.installed = raft.installed
         self.status = raft.status
         self.close = raft.close
 
@@ -38,28 +78,56 @@ class Groups:
         except LogFull as error:
             raise DiskFull(str(error)) from error
         except NotLeader as error:
-            raise Unavailable(str(error)) from error
+            raise NotLed(str(error)) from error
+        except TooMuchPending as error:
+            raise Overloaded(str(error)) from error
+
+    def propose_members(self, group: int, change: MemberChange, node: int) -> None:
+        """Add or remove one node; `Ready.members` says when it is so."""
+        with _as_operation_errors():
+            self._raft.propose_members(group, change, node)
+
+    def snapshot_ready(self, group: int, index: int, data: bytes) -> None:
+        """The state at an applied index can be fetched by the name `data`."""
+        with _as_operation_errors():
+            self._raft.snapshot_ready(group, index, data)
+
+    def transfer_leader(self, group: int, to: int) -> None:
+        with _as_operation_errors():
+            self._raft.transfer_leader(group, to)
 
     def read_index(self, group: int, context: bytes) -> None:
         """`Ready.reads` brings the context back when a quorum has confirmed the leader."""
         try:
             self._raft.read_index(group, context)
         except NotLeader as error:
-            raise Unavailable(str(error)) from error
+            raise NotLed(str(error)) from error
 
     def ready(self) -> Ready:
         return Ready(*self._raft.ready())
 
 
-def open_groups(node_id: int, log_path: Path, *, applied: list[int], is_synced: bool) -> Groups:
-    """Recover the log, or begin one. `applied` is how far the engine of each group is."""
+def open_groups(
+    node_id: int,
+    log_path: Path,
+    *,
+    applied: list[int],
+    is_synced: bool,
+    voters: list[int] | None = None,
+    restored: list[Restored | None] | None = None,
+) -> Groups:
+    """Recover the log, or begin one. `applied` is how far the engine of each group is.
+
+    `voters` are those of a new log: this node alone, or nobody when it joins others.
+    """
     try:
         raft = RaftGroups(
             node_id,
             str(log_path),
             len(applied),
-            voters=[node_id],
+            voters=[node_id] if voters is None else voters,
             applied=applied,
+            restored=restored,
             election_ticks=config.ELECTION_TICKS,
             segment_bytes=config.LOG_SEGMENT_BYTES,
             sync=is_synced,

@@ -14,10 +14,14 @@ from typing import Final
 
 from fastnode import config
 from fastnode.raft.driver import Driver
-from fastnode.raft.groups import Groups
+from fastnode.raft.groups import Groups, Ready
 
 STALL_RETRY_SECONDS = 0.01
 TICK_NS: Final = round(config.TICK_SECONDS * 1_000_000_000)
+
+
+def _drop(_peer: int, _packet: bytes) -> None:
+    """Raft expects of a network that packets get lost."""
 
 
 class Runtime:
@@ -27,6 +31,10 @@ class Runtime:
         self._loop = loop
         self._groups = groups
         self._boottime_ns = boottime_ns
+        # Takes (peer, packet); a node that is alone has nobody to send to.
+        self.send: Callable[[int, bytes], None] = _drop
+        # Told of a turn that changed members or asks for a snapshot to be taken, sent or installed.
+        self.on_news: Callable[[Ready], None] = lambda _ready: None
         self._driver: Driver
         self._dirty: dict[int, None] = {}
         self._is_gathering = False
@@ -58,10 +66,22 @@ class Runtime:
         self._driver.reading[group] = None
         self._turn_soon()
 
+    def received(self, packet: bytes) -> list[str]:
+        """A peer's packet; why messages in it were refused. All packets of a loop turn are taken
+        before the next turn of the groups.
+        """
+        refusals = self._groups.step(packet)
+        self._turn_soon()
+        return refusals
+
     def turn(self) -> None:
         if self._driver.reading:
             self._driver.ask(self._boottime_ns())
-        self._driver.turn()
+        ready = self._driver.turn()
+        for peer, packet in ready.sends:
+            self.send(peer, packet)
+        if ready.members or ready.wanted or ready.offers or ready.installs:
+            self.on_news(ready)
         if self._driver.reading and self._driver.is_round_due(self._boottime_ns()):
             self._turn_soon()
         if self._driver.stalled and self._retry is None:

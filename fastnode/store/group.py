@@ -11,7 +11,14 @@ from typing import Final, Protocol
 
 from fastnode import config, native
 from fastnode.clock import GroupClock
-from fastnode.errors import DiskFull, OperationError, Overloaded, PlanAgain, Unavailable
+from fastnode.errors import (
+    DiskFull,
+    NotLed,
+    OperationError,
+    Overloaded,
+    PlanAgain,
+    Unavailable,
+)
 from fastnode.flow import Suspension
 from fastnode.native import APPLIED, DUPLICATE, Transaction
 from fastnode.raft.groups import LEADER
@@ -54,10 +61,17 @@ class Group:
         self, number: int, engine: Engine, clock: GroupClock, *, is_sole_voter: bool = True
     ) -> None:
         self.number = number
+        # The node that leads, as far as this one knows; 0 means nobody.
+        self.leader = 0
         # Told when a first transaction is gathered; the shell that proposes puts itself here.
         self.on_gathered: Callable[[int], None] = lambda _group: None
         # Told when a read waits for a round; the same shell asks for it.
         self.on_read_waiting: Callable[[int], None] = lambda _group: None
+        # Told within a turn, when this node may plan and when it may not any more.
+        self.on_ready: Callable[[Group], None] = lambda _group: None
+        self.on_lost: Callable[[Group], None] = lambda _group: None
+        # Told when another node leads than before, or nobody, or when the leader here is ready.
+        self.on_leader: Callable[[], None] = lambda: None
         self._leading_observers: list[Callable[[], None]] = []
         self.latches = Latches()
         self.reads = Reads(LEASE_NS, config.WAITING_READS_MAX)
@@ -73,11 +87,14 @@ class Group:
         self.boottime_ns = clock.boottime_ns
         self._engine = engine
         self._clock = clock
-        self._is_sole_voter = is_sole_voter
+        self.is_sole_voter = is_sole_voter
+        # Who waits for the state to reach an index, and the lowest of these.
+        self._reaching: list[tuple[int, Suspension]] = []
         self._position = load_position(engine)
         self._resolver = load_resolver(engine, self._position)
         self._term = 0
         self._leads = False
+        self._was_ready = False
         # Encoded transactions that no entry has taken yet, and their requests beside them.
         self._gathered: list[bytes] = []
         self._requests: list[bytes] = []
@@ -103,6 +120,10 @@ class Group:
         return self._leads
 
     @property
+    def term(self) -> int:
+        return self._term
+
+    @property
     def is_ready(self) -> bool:
         """The leader's barrier: nothing is planned before an entry of its term is applied."""
         return self._leads and self._position.term == self._term
@@ -113,7 +134,7 @@ class Group:
 
         Nobody can take the lead from a sole voter, so it needs no lease.
         """
-        if self._is_sole_voter:
+        if self.is_sole_voter:
             return self._leads and self._position.term == self._term
         return self.reads.admit(self.boottime_ns(), self._position.applied_index)
 
@@ -123,6 +144,17 @@ class Group:
         self.reads.wait(read)
         self.on_read_waiting(self.number)
         return read
+
+    def reached(self, index: int) -> Suspension:
+        """Await the result: from then on the state holds the entries up to `index`."""
+        reaching = Suspension()
+        if index <= self._position.applied_index:
+            reaching.resume()
+        elif len(self._reaching) >= config.WAITING_READS_MAX:
+            raise Overloaded("too many reads wait for the state to catch up")
+        else:
+            self._reaching.append((index, reaching))
+        return reaching
 
     def counter(self, key: bytes) -> int:
         return decode_counter(self._engine.get(key))
@@ -136,7 +168,7 @@ class Group:
         """Start and commit timestamp of a transaction that is planned and submitted at once."""
         position = self._position
         if not self._leads or position.term != self._term:
-            raise Unavailable("the group has no leader here")
+            raise NotLed("the group has no leader here")
         if self._is_disk_full:
             raise DiskFull("the engine has no space to apply what is committed")
         if (
@@ -223,21 +255,61 @@ class Group:
             self._clock.observe(position.commit_ts)
             for transactions, resolved in decided:
                 self._finish(transactions, resolved.outcomes)
+        if self._reaching:
+            self._release_reaching()
+        if self.is_ready and not self._was_ready:
+            self._was_ready = True
+            self.on_ready(self)
+            self.on_leader()
         return True
 
-    def change_role(self, role: str, term: int) -> None:
-        self._term = term
-        self._leads = role == LEADER
-        self.reads.change_role(role, term)
-        if self._leads:
-            self._clock.lead(self._position.commit_ts)
-            for observer in tuple(self._leading_observers):
-                observer()
-        else:
-            self._gathered.clear()
-            self._requests.clear()
-            self._gathered_bytes = 0
-            self._fail(list(self._submitted), Unavailable("the group lost its leader"))
+    def change_role(self, role: str, term: int, leader: int = 0) -> None:
+        self.leader = leader
+        leads = role == LEADER
+        if (leads, term) != (self._leads, self._term):
+            had_lead, self._leads, self._term = self._leads, False, term
+            # A read changes nothing: whoever leads now may answer it.
+            self.reads.fail_all(NotLed("the group has another leader"))
+            self.reads.change_role(role, term)
+            if had_lead:
+                self._lose()
+            if leads:
+                self._lead()
+        self.on_leader()
+
+    def _lead(self) -> None:
+        self._leads = True
+        self._clock.lead(self._position.commit_ts)
+        for observer in tuple(self._leading_observers):
+            observer()
+
+    def _lose(self) -> None:
+        """What no entry has taken will never be in the log; of the rest nobody knows."""
+        self._was_ready = False
+        self.on_lost(self)
+        untaken = self._requests
+        self._gathered, self._requests, self._gathered_bytes = [], [], 0
+        self._fail(untaken, NotLed("the group has another leader"))
+        self._fail(list(self._submitted), Unavailable("the group lost its leader"))
+
+    def _release_reaching(self) -> None:
+        applied = self._position.applied_index
+        reached = [waiting for index, waiting in self._reaching if index <= applied]
+        self._reaching = [one for one in self._reaching if one[0] > applied]
+        for waiting in reached:
+            waiting.resume()
+
+    def replaced(self) -> None:
+        """The engine holds another state, which is a snapshot of the group's leader."""
+        assert not self._leads, "a leader needs no snapshot"
+        self._undecided.clear()
+        self._decided = None
+        self._is_disk_full = False
+        self._position = load_position(self._engine)
+        self._resolver = load_resolver(self._engine, self._position)
+        self._clock.observe(self._position.commit_ts)
+        self.on_lost(self)
+        self._release_reaching()
 
     def observe_leading(self, observer: Callable[[], None]) -> Callable[[], None]:
         """Called whenever this node takes the lead, within a turn; the result ends that."""

@@ -44,6 +44,7 @@ def window_key(row_id: int) -> bytes:
 
 OUTBOX_PREFIX: Final = b"!sqs|outbox|"
 TASKS_PREFIX: Final = b"!sqs|queue|task|"
+_PARTITION_TASKS: Final = b"!sqs|queue|parttask|"
 _INBOX: Final = b"!sqs|inbox|"
 _REFUSED: Final = b"!sqs|refused|"
 POSITION_BYTES: Final = 10
@@ -85,6 +86,18 @@ def tasks_prefix(segment: bytes) -> bytes:
 
 def task_key(segment: bytes, started_at: int) -> bytes:
     return tasks_prefix(segment) + started_at.to_bytes(8, "big")
+
+
+def partition_tasks_prefix(segment: bytes, partition: int) -> bytes:
+    """In the partition's group: what tasks have moved out of it, oldest first."""
+    return _PARTITION_TASKS + segment + partition.to_bytes(_PARTITION_BYTES, "big")
+
+
+def shard_task_key(segment: bytes, partition: int, started_at: int) -> bytes:
+    """Where a task keeps what it has moved: a queue without partitions has one row for all."""
+    if partition == native.UNPARTITIONED:
+        return task_key(segment, started_at)
+    return partition_tasks_prefix(segment, partition) + started_at.to_bytes(8, "big")
 
 
 def task_source(key: bytes) -> bytes:

@@ -23,7 +23,8 @@ import xxhash
 
 from fastnode.errors import OperationError
 from fastnode.store.apply import Position, load_position
-from fastnode.store.engine import EngineError, EngineShared, RocksEngine
+from fastnode.store.engine import EngineError, RocksEngine
+from fastnode.store.engine_options import EngineShared
 from fastnode.store.swap import (
     INCOMING,
     OUTGOING,

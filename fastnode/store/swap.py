@@ -27,6 +27,8 @@ from fastnode.errors import DiskFull, FastnodeError
 OUTGOING: Final = "outgoing"
 INCOMING: Final = "incoming"
 READY: Final = "ready"
+# A file of ours among those of RocksDB, which leaves it alone.
+RESTORED: Final = "RESTORED"
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -98,6 +100,26 @@ def recover_swap(group_path: Path) -> bool:
         neighbours = names_in(group_path.parent)
         run_steps(plan_recovery(group_path, neighbours, names_in(group_path)))
     return has_swap
+
+
+def write_restored(group_path: Path, text: bytes) -> None:
+    """Into a verified `.incoming`, so that it becomes the state together with it: what the log has
+    to know about the snapshot if the process ends before it was told.
+    """
+    path = beside(group_path, INCOMING) / RESTORED
+    with typed_errors(path):
+        with path.open("wb") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_directory(path.parent)
+
+
+def read_restored(group_path: Path) -> bytes | None:
+    """What the snapshot said that the state was last replaced by, if it ever was."""
+    path = group_path / RESTORED
+    with typed_errors(path):
+        return path.read_bytes() if path.exists() else None
 
 
 def state_path(group_path: Path) -> Path:

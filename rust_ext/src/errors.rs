@@ -21,6 +21,10 @@ pub enum Error {
     Full,
     /// The group is led by somebody else, by nobody, or is handing its leadership over.
     NotLeader,
+    /// Members cannot change now; it may be tried again.
+    MembersBusy(String),
+    /// More bytes wait to be committed than may.
+    TooMuchPending,
     /// The caller broke a rule of the interface.
     Misuse(String),
 }
@@ -32,6 +36,11 @@ impl Error {
     /// Wraps a system error with what was being done.
     pub fn io(doing: impl Into<String>, source: io::Error) -> Self {
         Self::Io { doing: doing.into(), source }
+    }
+
+    /// A broken rule of the interface.
+    pub fn misuse(text: impl Into<String>) -> Self {
+        Self::Misuse(text.into())
     }
 
     /// True when the disk has no free space.
@@ -51,8 +60,12 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io { doing, source } => write!(f, "{doing}: {source}"),
-            Self::Corrupt(text) | Self::Format(text) | Self::Misuse(text) => f.write_str(text),
+            Self::Corrupt(text)
+            | Self::Format(text)
+            | Self::Misuse(text)
+            | Self::MembersBusy(text) => f.write_str(text),
             Self::Full => f.write_str("the log has no room for another block: the disk is full"),
+            Self::TooMuchPending => f.write_str("too many bytes wait to be committed"),
             Self::NotLeader => f.write_str("this node does not lead the group"),
         }
     }

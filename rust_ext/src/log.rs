@@ -11,7 +11,7 @@ use raft::eraftpb::Entry;
 use crate::block;
 use crate::disk::Disk;
 use crate::errors::{Error, Result};
-use crate::record::{self, Checkpoint, Placed, Position};
+use crate::record::{self, Checkpoint, Members, Placed, Position};
 use crate::recovery::{self, Recovered};
 use crate::segment::Segments;
 use crate::space::Space;
@@ -164,6 +164,16 @@ impl Log {
     /// Adds a compaction mark; it can wait for a block that is due.
     pub fn put_compacted(&mut self, group: u32, upto: Position) {
         record::put_compacted(&mut self.open.block, group, upto);
+    }
+
+    /// Adds a new configuration; entries that brought it may be compacted only behind it.
+    pub fn put_members(&mut self, group: u32, members: &Members) {
+        record::put_members(&mut self.open.block, group, members);
+    }
+
+    /// Adds that a group's entries are gone and where the next one follows.
+    pub fn put_reset(&mut self, group: u32, to: Position) {
+        record::put_reset(&mut self.open.block, group, to);
     }
 
     /// The open block must become durable.

@@ -2,53 +2,17 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use raft::Ready;
-use raft::eraftpb::{Entry, HardState, Message, MessageType};
+use raft::eraftpb::Message;
 
 use crate::disk::Disk;
 use crate::errors::{Error, Result};
-use crate::group::{Group, Settings, Standing};
+use crate::group::{Group, Settings};
 use crate::log::{Log, Stores};
 use crate::packet::{self, Outbox};
-use crate::record::{self, Hard, Placed};
+use crate::record::{self, Placed};
+use crate::snapshots::Restored;
 use crate::store::Place;
-
-/// Committed entries of one group.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Committed {
-    /// The group.
-    pub group: u32,
-    /// Index of the last one.
-    pub last_index: u64,
-    /// Its term.
-    pub last_term: u64,
-    /// Their content; the empty one that begins a term is left out.
-    pub entries: Vec<Bytes>,
-}
-
-/// What a turn asks of its caller.
-#[derive(Default)]
-pub struct Turn {
-    /// Packets by peer.
-    pub sends: Vec<(u64, Vec<u8>)>,
-    /// What to apply.
-    pub committed: Vec<Committed>,
-    /// Group, context and index of reads that may now be answered.
-    pub reads: Vec<(u32, Vec<u8>, u64)>,
-    /// Roles that changed.
-    pub roles: Vec<(u32, Standing)>,
-    /// True while a block is queued or being written, or committed entries are left for the next
-    /// turn; the descriptor becomes readable in either case.
-    pub persisting: bool,
-}
-
-/// A `Ready` that counts once its block is durable.
-struct Ticket {
-    group: u32,
-    number: u64,
-    messages: Vec<Message>,
-}
+use crate::turn::{Committed, Ticket, Turn};
 
 struct Groups(Vec<Group>);
 
@@ -60,38 +24,82 @@ pub struct Node {
     open_tickets: Vec<Ticket>,
     flying_tickets: Vec<Ticket>,
     is_closed: bool,
+    pub(crate) uncommitted_bytes_max: u64,
+}
+
+/// How far a group's state machine is when a node starts.
+#[derive(Debug, Clone, Default)]
+pub struct Machine {
+    /// What was applied.
+    pub applied: u64,
+    /// The snapshot that replaced the state machine last, if any.
+    pub restored: Option<Restored>,
 }
 
 impl Node {
-    /// Recovers all groups, or begins them; `applied` has one index per group.
+    /// Recovers all groups, or begins them; `machines` has one for each.
     ///
     /// # Errors
     /// `Corrupt`, `Format`, `Misuse`, or the disk's.
     pub fn new(
         disk: Arc<dyn Disk>,
         settings: &Settings,
-        applied: &[u64],
+        machines: &[Machine],
         segment_bytes: u64,
         is_manual: bool,
     ) -> Result<Self> {
-        let count = u32::try_from(applied.len()).map_err(|_| misuse("too many groups"))?;
-        let is_valid = settings.node != 0 && settings.voters.contains(&settings.node);
-        if count == 0 || !is_valid || settings.voters.contains(&0) || segment_bytes < 1024 {
-            return Err(misuse("a node needs groups, voters that include it, and 1 KiB segments"));
+        let count = u32::try_from(machines.len()).map_err(|_| misuse("too many groups"))?;
+        let Settings { node, ref voters, uncommitted_bytes_max, .. } = *settings;
+        let is_valid = node != 0 && (voters.is_empty() || voters.contains(&node));
+        if count == 0 || !is_valid || voters.contains(&0) || segment_bytes < 1024 {
+            let text = "a node needs groups, voters that include it or none, and 1 KiB segments";
+            return Err(misuse(text));
         }
-        let (mut log, found) = Log::new(disk, settings.node, count, segment_bytes, is_manual)?;
+        let (log, found) = Log::new(disk, node, count, segment_bytes, is_manual)?;
         let mut found = found.into_iter();
-        let mut groups = Vec::with_capacity(applied.len());
-        for (id, applied) in (0..).zip(applied) {
-            groups.push(Group::new(id, settings, log.segments(), found.next(), *applied)?);
+        let mut groups = Vec::with_capacity(machines.len());
+        for (id, Machine { applied, restored }) in (0..).zip(machines) {
+            let (segments, restored) = (log.segments(), restored.as_ref());
+            groups.push(Group::new(id, settings, segments, found.next(), *applied, restored)?);
         }
-        let groups = Groups(groups);
-        let mut checkpoint = Vec::new();
-        groups.put_checkpoints(&mut checkpoint);
-        log.set_checkpoint_bytes(checkpoint.len());
         let (open_tickets, flying_tickets) = (Vec::new(), Vec::new());
-        let id = settings.node;
-        Ok(Self { id, log, groups, open_tickets, flying_tickets, is_closed: false })
+        let (id, groups, is_closed) = (node, Groups(groups), false);
+        let mut node = Self {
+            id,
+            log,
+            groups,
+            open_tickets,
+            flying_tickets,
+            is_closed,
+            uncommitted_bytes_max,
+        };
+        node.measure_checkpoint();
+        node.write_start();
+        Ok(node)
+    }
+
+    /// What the state machines knew and the log did not.
+    fn write_start(&mut self) {
+        for (id, at) in (0..).zip(0..self.groups.0.len()) {
+            let group = &mut self.groups.0[at];
+            let (position, members) = (group.store().compacted(), group.store().members().clone());
+            let ticket = group.ticket(id, 0, Vec::new());
+            if group.install.is_some() {
+                group.is_hard_changed = true;
+                self.write_reset(id, position, &members);
+                self.wait_for(ticket);
+            } else if group.durable_members < members.index {
+                self.log.put_members(id, &members);
+                self.wait_for(ticket);
+            }
+        }
+    }
+
+    /// A segment begins with a checkpoint, which grows with the members.
+    pub(crate) fn measure_checkpoint(&mut self) {
+        let mut checkpoint = Vec::new();
+        self.groups.put_checkpoints(&mut checkpoint);
+        self.log.set_checkpoint_bytes(checkpoint.len());
     }
 
     /// The log, for its descriptor and its figures.
@@ -126,7 +134,12 @@ impl Node {
         let Some(group) = self.groups.0.get_mut(id as usize) else {
             return Err(format!("group {id} is unknown"));
         };
-        packet::check(&group.raft, &message).map_err(|why| format!("group {id}: {why}"))?;
+        if group.install.is_some() {
+            return Err(format!("group {id}: a snapshot is being installed"));
+        }
+        let checked =
+            group.check_sender(&message).and_then(|()| packet::check(&group.raft, &message));
+        checked.map_err(|why| format!("group {id}: {why}"))?;
         if group.is_too_early(&message) {
             return Ok(());
         }
@@ -137,38 +150,7 @@ impl Node {
         let (kind, from) = (message.get_msg_type(), message.from);
         group.raft.step(message).map_err(|error| format!("group {id}: {error}"))?;
         group.heard(kind, from);
-        Ok(())
-    }
-
-    /// Proposes an entry.
-    ///
-    /// # Errors
-    /// `NotLeader`, `Full`, `Misuse`; in all cases nothing was appended.
-    pub fn propose(&mut self, id: u32, entry: Bytes) -> Result<()> {
-        self.leading(id)?;
-        self.log.promise(record::ENTRY_HEADER_BYTES + entry.len())?;
-        let mut message = Message { from: self.id, ..Message::default() };
-        message.set_msg_type(MessageType::MsgPropose);
-        message.set_entries(vec![Entry { data: entry, ..Entry::default() }].into());
-        // The role was checked, so raft-rs refuses only while leadership is being handed over.
-        self.group(id)?.raft.raft.step(message).map_err(|_| Error::NotLeader)
-    }
-
-    /// Asks for the index at which a read of now may be answered.
-    ///
-    /// # Errors
-    /// `NotLeader`, `Misuse`.
-    pub fn read_index(&mut self, id: u32, context: Vec<u8>) -> Result<()> {
-        self.leading(id)?.raft.read_index(context);
-        Ok(())
-    }
-
-    /// Hands leadership to another voter.
-    ///
-    /// # Errors
-    /// `NotLeader`, `Misuse`.
-    pub fn transfer_leader(&mut self, id: u32, to: u64) -> Result<()> {
-        self.leading(id)?.raft.transfer_leader(to);
+        group.note_snapshot();
         Ok(())
     }
 
@@ -177,30 +159,6 @@ impl Node {
         for group in &mut self.groups.0 {
             group.raft.report_unreachable(peer);
         }
-    }
-
-    /// The state machine of a group is at this index.
-    ///
-    /// # Errors
-    /// `Misuse`.
-    pub fn applied(&mut self, id: u32, index: u64) -> Result<()> {
-        self.group(id)?.set_applied(index)
-    }
-
-    /// Entries up to this index are not needed any more.
-    ///
-    /// # Errors
-    /// `Misuse` for entries that were not applied.
-    pub fn compact(&mut self, id: u32, index: u64) -> Result<()> {
-        let group = self.group(id)?;
-        if index > group.applied() {
-            return Err(misuse("only applied entries can be compacted"));
-        }
-        if index > group.store().compacted().index {
-            let upto = group.store_mut().compact(index);
-            self.log.put_compacted(id, upto);
-        }
-        Ok(())
     }
 
     /// Works off what is durable, collects what the groups want, and hands one block over.
@@ -219,7 +177,7 @@ impl Node {
             }
         }
         for id in 0..self.groups.0.len() {
-            if self.groups.0[id].raft.has_ready() {
+            if self.groups.0[id].is_ready() {
                 self.collect(u32::try_from(id).unwrap_or(u32::MAX), &mut turn, &mut outbox);
             }
         }
@@ -227,9 +185,13 @@ impl Node {
         self.hand_over()?;
         for (id, group) in (0..).zip(&mut self.groups.0) {
             turn.roles.extend(group.news().map(|standing| (id, standing)));
+            turn.members.extend(group.members_news().map(|members| (id, members)));
+            turn.wanted.extend(group.wants.take().into_iter().map(|peer| (id, peer)));
+            turn.installs.extend(group.installation(id));
         }
+        turn.offers = outbox.take_offers();
         turn.sends = outbox.take();
-        let has_more = self.groups.0.iter().any(|group| group.raft.has_ready());
+        let has_more = self.groups.0.iter().any(Group::is_ready);
         if has_more {
             self.log.writer().ring();
         }
@@ -262,24 +224,42 @@ impl Node {
     fn collect(&mut self, id: u32, turn: &mut Turn, outbox: &mut Outbox) {
         let group = &mut self.groups.0[id as usize];
         let mut wish = group.raft.ready();
-        assert!(wish.snapshot().is_empty(), "snapshots are refused before they reach raft");
-        turn.committed.extend(committed(id, group, &mut wish));
+        assert!(wish.snapshot().is_empty(), "a group that installs a snapshot is not asked");
         let reads = wish.take_read_states().into_iter();
         turn.reads.extend(reads.map(|read| (id, read.request_ctx, read.index)));
-        wish.take_messages().iter().for_each(|message| outbox.put(id, message));
+        let at_once = wish.take_messages();
         if let Some(state) = wish.hs() {
-            group.store_mut().set_hard(hard(state));
-            group.is_hard_changed = true;
+            group.set_hard(state);
         }
         let entries = wish.take_entries();
         if !entries.is_empty() {
             group.store_mut().append(&entries);
             self.log.append(id, &entries);
         }
-        let (number, must_sync) = (wish.number(), wish.must_sync());
-        let ticket = Ticket { group: id, number, messages: wish.take_persisted_messages() };
+        // A leader that hears from a node which joins how much it knows to be committed counts on
+        // it that the node still knows after a crash: only then can it vote.
+        let mut must_sync = wish.must_sync() || (wish.hs().is_some() && group.is_joining());
+        let (number, mut messages) = (wish.number(), wish.take_persisted_messages());
+        if group.is_term_durable() {
+            for message in &at_once {
+                outbox.put(id, message);
+            }
+        } else {
+            messages.splice(0..0, at_once);
+        }
+        let committed = wish.take_committed_entries();
         group.raft.advance_append_async(wish);
+        if group.apply_changes(&committed) {
+            self.log.put_members(id, group.store().members());
+            self.measure_checkpoint();
+            must_sync = true;
+        }
+        let ticket = self.groups.0[id as usize].ticket(id, number, messages);
         self.file(ticket, must_sync, outbox);
+        if let Some(batch) = Committed::of(id, committed) {
+            self.groups.0[id as usize].delivered = batch.last_index;
+            turn.committed.push(batch);
+        }
     }
 
     /// A change of the commit index alone need not be durable, but its messages keep their order.
@@ -287,21 +267,25 @@ impl Node {
         let group = &mut self.groups.0[ticket.group as usize];
         let is_before = self.open_tickets.iter().any(|other| other.group == ticket.group);
         if must_sync {
-            self.log.set_due();
-        } else if group.waiting == 0 {
-            group.waiting += 1;
-            return self.redeem(&ticket, outbox);
+            return self.wait_for(ticket);
         }
         group.waiting += 1;
-        let tickets =
-            if must_sync || is_before { &mut self.open_tickets } else { &mut self.flying_tickets };
+        if group.waiting == 1 {
+            return self.redeem(&ticket, outbox);
+        }
+        let tickets = if is_before { &mut self.open_tickets } else { &mut self.flying_tickets };
         tickets.push(ticket);
     }
 
+    /// The ticket counts once the open block is durable.
+    pub(crate) fn wait_for(&mut self, ticket: Ticket) {
+        self.log.set_due();
+        self.groups.0[ticket.group as usize].waiting += 1;
+        self.open_tickets.push(ticket);
+    }
+
     fn redeem(&mut self, ticket: &Ticket, outbox: &mut Outbox) {
-        let group = &mut self.groups.0[ticket.group as usize];
-        group.waiting -= 1;
-        group.raft.on_persist_ready(ticket.number);
+        self.groups.0[ticket.group as usize].redeem(ticket);
         ticket.messages.iter().for_each(|message| outbox.put(ticket.group, message));
     }
 
@@ -319,28 +303,17 @@ impl Node {
         Ok(())
     }
 
-    fn group(&mut self, id: u32) -> Result<&mut Group> {
+    /// The group of this number.
+    pub(crate) fn group(&mut self, id: u32) -> Result<&mut Group> {
         self.groups.0.get_mut(id as usize).ok_or_else(|| misuse("there is no such group"))
     }
 
-    fn leading(&mut self, id: u32) -> Result<&mut Group> {
+    /// The group, if this node leads it.
+    pub(crate) fn leading(&mut self, id: u32) -> Result<&mut Group> {
         let is_closed = self.is_closed;
         let group = self.group(id)?;
         if group.is_leader() && !is_closed { Ok(group) } else { Err(Error::NotLeader) }
     }
-}
-
-fn committed(id: u32, group: &mut Group, ready: &mut Ready) -> Option<Committed> {
-    let entries = ready.take_committed_entries();
-    let last = entries.last()?;
-    let (last_index, last_term) = (last.index, last.term);
-    group.delivered = last_index;
-    let entries = entries.into_iter().map(|entry| entry.data).filter(|it| !it.is_empty());
-    Some(Committed { group: id, last_index, last_term, entries: entries.collect() })
-}
-
-fn hard(state: &HardState) -> Hard {
-    Hard { term: state.term, vote: state.vote, commit: state.commit }
 }
 
 fn misuse(text: &str) -> Error {

@@ -4,46 +4,148 @@
 use std::collections::BTreeMap;
 
 use protobuf::Message as _;
-use raft::eraftpb::{EntryType, Message, MessageType};
+use raft::eraftpb::{Entry, Message, MessageType};
 use raft::{RawNode, StateRole, Storage};
+
+use crate::members;
+use crate::record;
+use crate::snapshots::DATA_BYTES_MAX;
 
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 17;
 /// Above this, arithmetic on terms and indexes could overflow.
 const NUMBER_MAX: u64 = 1 << 62;
+/// A packet is closed before it grows beyond this; a single entry may be larger.
+const PACKET_BYTES_MAX: usize = 4 << 20;
+/// raft-rs gathers all that a peer lacks in one message; this is where it is cut.
+const PART_BYTES_MAX: usize = 1 << 20;
 
-/// Packets under construction, one per peer.
+/// Packets under construction.
 pub struct Outbox {
     from: u64,
-    packets: BTreeMap<u64, Vec<u8>>,
+    posts: BTreeMap<u64, Post>,
+    offers: Vec<(u32, u64, Vec<u8>)>,
+}
+
+/// What goes to one peer: votes, heartbeats and answers do not stand behind entries.
+#[derive(Default)]
+struct Post {
+    urgent: Vec<Vec<u8>>,
+    bulk: Vec<Vec<u8>>,
+    has_entries: bool,
 }
 
 impl Outbox {
     /// An empty one.
     #[must_use]
     pub fn new(from: u64) -> Self {
-        Self { from, packets: BTreeMap::new() }
+        Self { from, posts: BTreeMap::new(), offers: Vec::new() }
     }
 
-    /// Adds a message to its peer's packet.
+    /// Adds a message to its peer's packets, or to the offers if it announces a snapshot.
     pub fn put(&mut self, group: u32, message: &Message) {
-        let from = self.from;
-        let packet = self.packets.entry(message.to).or_insert_with(|| {
-            let mut packet = vec![VERSION];
-            packet.extend_from_slice(&from.to_le_bytes());
-            packet.extend_from_slice(&message.to.to_le_bytes());
-            packet
-        });
-        packet.extend_from_slice(&group.to_le_bytes());
-        packet.extend_from_slice(&message.compute_size().to_le_bytes());
-        message.write_to_vec(packet).expect("a message of raft-rs can be encoded");
+        let header = header(self.from, message.to);
+        if message.get_msg_type() == MessageType::MsgSnapshot {
+            let mut packet = header.to_vec();
+            write(&mut packet, group, message);
+            self.offers.push((group, message.to, packet));
+            return;
+        }
+        let post = self.posts.entry(message.to).or_default();
+        // Appends keep their order among themselves: one that overtakes another is refused.
+        if message.get_msg_type() != MessageType::MsgAppend {
+            return push(&mut post.urgent, &header, group, message);
+        }
+        post.has_entries |= !message.entries.is_empty();
+        if message.entries.len() < 2 || message.compute_size() as usize <= PART_BYTES_MAX {
+            return push(&mut post.bulk, &header, group, message);
+        }
+        for part in parts(message) {
+            push(&mut post.bulk, &header, group, &part);
+        }
     }
 
-    /// The packets by peer.
+    /// Group, peer and packet of the snapshots that were announced.
+    #[must_use]
+    pub fn take_offers(&mut self) -> Vec<(u32, u64, Vec<u8>)> {
+        std::mem::take(&mut self.offers)
+    }
+
+    /// The packets by peer, the urgent ones first.
     #[must_use]
     pub fn take(self) -> Vec<(u64, Vec<u8>)> {
-        self.packets.into_iter().collect()
+        let posts = self.posts.into_iter();
+        posts.flat_map(|(to, post)| post.take().into_iter().map(move |it| (to, it))).collect()
     }
+}
+
+impl Post {
+    fn take(mut self) -> Vec<Vec<u8>> {
+        if let (false, [urgent], [bulk]) =
+            (self.has_entries, &mut self.urgent[..], &mut self.bulk[..])
+        {
+            urgent.extend_from_slice(&bulk[HEADER_BYTES..]);
+            self.bulk.clear();
+        }
+        self.urgent.append(&mut self.bulk);
+        self.urgent
+    }
+}
+
+fn header(from: u64, to: u64) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    header[0] = VERSION;
+    header[1..9].copy_from_slice(&from.to_le_bytes());
+    header[9..].copy_from_slice(&to.to_le_bytes());
+    header
+}
+
+fn push(packets: &mut Vec<Vec<u8>>, header: &[u8], group: u32, message: &Message) {
+    let bytes = message.compute_size() as usize + 8;
+    match packets.last_mut() {
+        Some(packet) if packet.len() + bytes <= PACKET_BYTES_MAX => write(packet, group, message),
+        _ => {
+            let mut packet = header.to_vec();
+            write(&mut packet, group, message);
+            packets.push(packet);
+        }
+    }
+}
+
+fn write(packet: &mut Vec<u8>, group: u32, message: &Message) {
+    packet.extend_from_slice(&group.to_le_bytes());
+    packet.extend_from_slice(&message.compute_size().to_le_bytes());
+    message.write_to_vec(packet).expect("a message of raft-rs can be encoded");
+}
+
+/// The same entries in several messages, as if they had been sent one after the other.
+fn parts(message: &Message) -> Vec<Message> {
+    let mut parts: Vec<Message> = Vec::new();
+    let mut bytes = 0;
+    for entry in message.get_entries() {
+        bytes += record::entry_bytes(entry);
+        if parts.is_empty() || bytes > PART_BYTES_MAX {
+            bytes = record::entry_bytes(entry);
+            let before = parts.last().and_then(|part| part.entries.last());
+            let before = before.map_or((message.index, message.log_term), place);
+            parts.push(part(message, before));
+        }
+        if let Some(part) = parts.last_mut() {
+            part.mut_entries().push(entry.clone());
+        }
+    }
+    parts
+}
+
+fn place(entry: &Entry) -> (u64, u64) {
+    (entry.index, entry.term)
+}
+
+fn part(message: &Message, (index, log_term): (u64, u64)) -> Message {
+    let Message { from, to, term, commit, .. } = *message;
+    let mut part = Message { from, to, term, commit, index, log_term, ..Message::default() };
+    part.set_msg_type(MessageType::MsgAppend);
+    part
 }
 
 /// The messages of a packet, each with its group or with the reason why it is refused.
@@ -92,9 +194,6 @@ pub fn check<T: Storage>(node: &RawNode<T>, message: &Message) -> Result<(), Str
     if message.to != raft.id || message.from == raft.id {
         return Err("not from a peer to this node".to_owned());
     }
-    if raft.prs().get(message.from).is_none() {
-        return Err(format!("node {} is not a member", message.from));
-    }
     if message.term == 0 {
         return Err("no term".to_owned());
     }
@@ -109,10 +208,36 @@ pub fn check<T: Storage>(node: &RawNode<T>, message: &Message) -> Result<(), Str
     if numbers.iter().any(|number| *number > NUMBER_MAX) {
         return Err("a number is out of range".to_owned());
     }
-    if message.request_snapshot != 0 || message.has_snapshot() {
-        return Err("snapshots do not travel in packets".to_owned());
+    if message.request_snapshot != 0 {
+        return Err("snapshots are not asked for in this way".to_owned());
     }
-    check_kind(node, message)
+    let is_snapshot = message.get_msg_type() == MessageType::MsgSnapshot;
+    if message.has_snapshot() != is_snapshot {
+        return Err("a snapshot in the wrong place".to_owned());
+    }
+    if is_snapshot { check_snapshot(node, message) } else { check_kind(node, message) }
+}
+
+fn check_snapshot<T: Storage>(node: &RawNode<T>, message: &Message) -> Result<(), String> {
+    let snapshot = message.get_snapshot();
+    let meta = snapshot.get_metadata();
+    if !message.entries.is_empty() || snapshot.data.len() > DATA_BYTES_MAX {
+        return Err("the snapshot carries too much".to_owned());
+    }
+    if meta.index == 0 || meta.index > NUMBER_MAX || !(1..=message.term).contains(&meta.term) {
+        return Err("the snapshot's place is out of range".to_owned());
+    }
+    // raft-rs answers one that is older with what is committed here, and its leader may have no
+    // other way to learn that. One that contradicts what is committed, it would take.
+    let log = &node.raft.raft_log;
+    if meta.index == log.committed && !log.match_term(meta.index, meta.term) {
+        return Err("the snapshot contradicts what is committed here".to_owned());
+    }
+    members::check_state(meta.get_conf_state())?;
+    if members::has(meta.get_conf_state(), node.raft.id) {
+        return Ok(());
+    }
+    Err("this node is not a member in the snapshot".to_owned())
 }
 
 fn check_kind<T: Storage>(node: &RawNode<T>, message: &Message) -> Result<(), String> {
@@ -158,10 +283,84 @@ fn check_entries(message: &Message) -> Result<(), String> {
         if entry.term < term || entry.term > message.term {
             return Err("the entries' terms are out of order".to_owned());
         }
-        if entry.get_entry_type() != EntryType::EntryNormal {
-            return Err("membership does not change in this way".to_owned());
+        if record::is_change(entry) {
+            members::read(entry)?;
         }
         term = entry.term;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(kind: MessageType, sizes: &[usize]) -> Message {
+        let mut message = Message { from: 1, to: 2, term: 7, index: 4, ..Message::default() };
+        (message.log_term, message.commit) = (3, 4);
+        message.set_msg_type(kind);
+        for (index, size) in (5..).zip(sizes) {
+            let data = vec![0; *size].into();
+            message.mut_entries().push(Entry {
+                index,
+                term: 3 + index / 20,
+                data,
+                ..Entry::default()
+            });
+        }
+        message
+    }
+
+    fn packets(messages: &[Message]) -> Vec<Vec<(u32, Message)>> {
+        let mut outbox = Outbox::new(1);
+        for message in messages {
+            outbox.put(9, message);
+        }
+        let sends = outbox.take();
+        assert!(sends.iter().all(|(_, packet)| packet.len() <= PACKET_BYTES_MAX));
+        sends.iter().map(|(_, it)| open(it, 2).into_iter().map(Result::unwrap).collect()).collect()
+    }
+
+    #[test]
+    fn heartbeats_do_not_stand_behind_entries() {
+        let append = message(MessageType::MsgAppend, &[10]);
+        let beat = message(MessageType::MsgHeartbeat, &[]);
+        let sent = packets(&[append.clone(), beat.clone()]);
+        assert_eq!(sent, [vec![(9, beat)], vec![(9, append)]]);
+    }
+
+    #[test]
+    fn what_carries_no_entries_is_one_packet() {
+        let notice = message(MessageType::MsgAppend, &[]);
+        let beat = message(MessageType::MsgHeartbeat, &[]);
+        let sent = packets(&[notice.clone(), beat.clone()]);
+        assert_eq!(sent, [vec![(9, beat), (9, notice)]]);
+    }
+
+    #[test]
+    fn a_long_append_is_cut_into_appends_that_follow_each_other() {
+        let whole = message(MessageType::MsgAppend, &[300_000; 40]);
+        let sent = packets(std::slice::from_ref(&whole));
+        assert!(sent.len() > 2);
+        let parts: Vec<Message> = sent.into_iter().flatten().map(|(_, part)| part).collect();
+        let (mut index, mut log_term, mut entries) = (whole.index, whole.log_term, Vec::new());
+        for part in &parts {
+            assert_eq!((part.index, part.log_term), (index, log_term));
+            assert_eq!((part.term, part.commit, part.from, part.to), (7, 4, 1, 2));
+            assert_eq!(check_entries(part), Ok(()));
+            (index, log_term) = place(part.entries.last().unwrap());
+            entries.extend(part.entries.iter().cloned());
+        }
+        assert_eq!(entries, whole.entries.to_vec());
+    }
+
+    #[test]
+    fn a_snapshot_is_offered_and_not_sent() {
+        let mut outbox = Outbox::new(1);
+        outbox.put(9, &message(MessageType::MsgSnapshot, &[]));
+        let offers = outbox.take_offers();
+        assert_eq!((offers.len(), offers[0].0, offers[0].1), (1, 9, 2));
+        assert!(open(&offers[0].2, 2).remove(0).is_ok());
+        assert!(outbox.take().is_empty());
+    }
 }

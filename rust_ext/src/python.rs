@@ -12,13 +12,19 @@ use pyo3::types::{PyBytes, PyDict, PyList};
 use crate::disk::{Disk, RealDisk};
 use crate::errors::Error;
 use crate::group::{Group, Settings};
-use crate::node::{Committed, Node, Turn};
+use crate::members::Kind;
+use crate::node::{Machine, Node};
+use crate::record::Position;
 use crate::simdisk;
+use crate::snapshots::Restored;
+use crate::turn::{Committed, Installation, Turn};
 
 create_exception!(_raftlog, LogCorrupt, PyException, "Stored entries are damaged or missing.");
 create_exception!(_raftlog, LogFormat, PyException, "The log is of another version or owner.");
 create_exception!(_raftlog, LogFull, PyException, "The disk has no room for another block.");
 create_exception!(_raftlog, NotLeader, PyException, "This node does not lead the group.");
+create_exception!(_raftlog, MembersBusy, PyException, "Members cannot change now.");
+create_exception!(_raftlog, TooMuchPending, PyException, "Too many bytes wait to be committed.");
 
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
@@ -28,6 +34,8 @@ impl From<Error> for PyErr {
             Error::Format(_) => LogFormat::new_err(text),
             Error::Full => LogFull::new_err(text),
             Error::NotLeader => NotLeader::new_err(text),
+            Error::MembersBusy(_) => MembersBusy::new_err(text),
+            Error::TooMuchPending => TooMuchPending::new_err(text),
             Error::Misuse(_) => PyValueError::new_err(text),
             Error::Io { source, .. } => PyOSError::new_err((source.raw_os_error(), text)),
         }
@@ -38,6 +46,22 @@ type Sends<'py> = Vec<(u64, Bound<'py, PyBytes>)>;
 type Batches<'py> = Vec<(u32, u64, u64, Bound<'py, PyList>)>;
 type Reads<'py> = Vec<(u32, Bound<'py, PyBytes>, u64)>;
 type Roles = Vec<(u32, &'static str, u64, u64)>;
+type MemberLists = Vec<(u32, u64, Vec<u64>, Vec<u64>)>;
+type Wanted = Vec<(u32, u64)>;
+type Offers<'py> = Vec<(u32, u64, Bound<'py, PyBytes>)>;
+type Install<'py> = (u32, u64, u64, Vec<u64>, Vec<u64>, Bound<'py, PyBytes>);
+type Answer<'py> = (
+    Sends<'py>,
+    Batches<'py>,
+    Reads<'py>,
+    Roles,
+    bool,
+    MemberLists,
+    Wanted,
+    Offers<'py>,
+    Vec<Install<'py>>,
+);
+type Origin = (u64, u64, Vec<u64>, Vec<u64>);
 
 /// All Raft groups of a worker over one durable log.
 #[pyclass(module = "fastnode._raftlog")]
@@ -48,8 +72,9 @@ struct RaftGroups {
 #[pymethods]
 impl RaftGroups {
     #[new]
-    #[pyo3(signature = (node_id, directory, groups, *, voters, applied, segment_bytes=67_108_864,
-        election_ticks=10, heartbeat_ticks=2, sync=true, manual=false, disk=None))]
+    #[pyo3(signature = (node_id, directory, groups, *, voters, applied, restored=None,
+        segment_bytes=67_108_864, election_ticks=10, heartbeat_ticks=2,
+        uncommitted_bytes=268_435_456, sync=true, manual=false, disk=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -58,19 +83,24 @@ impl RaftGroups {
         groups: usize,
         voters: Vec<u64>,
         applied: Vec<u64>,
+        restored: Option<Vec<Option<Origin>>>,
         segment_bytes: u64,
         election_ticks: usize,
         heartbeat_ticks: usize,
+        uncommitted_bytes: u64,
         sync: bool,
         manual: bool,
         disk: Option<PyRef<'_, SimDisk>>,
     ) -> PyResult<Self> {
-        if applied.len() != groups {
-            return Err(PyValueError::new_err("applied needs one index per group"));
-        }
-        let is_deterministic = manual;
-        let node = node_id;
-        let settings = Settings { node, voters, election_ticks, heartbeat_ticks, is_deterministic };
+        let machines = machines_in(applied, restored, groups)?;
+        let settings = Settings {
+            node: node_id,
+            voters,
+            election_ticks,
+            heartbeat_ticks,
+            is_deterministic: manual,
+            uncommitted_bytes_max: uncommitted_bytes,
+        };
         let simulated = disk.map(|disk| disk.inner.clone());
         let node = py.detach(move || {
             let disk: Arc<dyn Disk> = match simulated {
@@ -80,7 +110,7 @@ impl RaftGroups {
                         .map_err(|error| Error::io(format!("open {directory}"), error))?,
                 ),
             };
-            Node::new(disk, &settings, &applied, segment_bytes, manual)
+            Node::new(disk, &settings, &machines, segment_bytes, manual)
         })?;
         Ok(Self { node })
     }
@@ -101,19 +131,58 @@ impl RaftGroups {
         Ok(self.node.propose(group, Bytes::copy_from_slice(entry))?)
     }
 
-    #[allow(clippy::type_complexity)]
-    fn ready<'py>(
-        &mut self,
-        py: Python<'py>,
-    ) -> PyResult<(Sends<'py>, Batches<'py>, Reads<'py>, Roles, bool)> {
-        let Turn { sends, committed, reads, roles, persisting } = self.node.ready()?;
-        let sends = sends.iter().map(|(peer, packet)| (*peer, PyBytes::new(py, packet)));
+    fn propose_members(&mut self, group: u32, kind: &str, node: u64) -> PyResult<()> {
+        let Some(kind) = Kind::named(kind) else {
+            return Err(PyValueError::new_err("a kind is add-learner, add-voter or remove"));
+        };
+        Ok(self.node.propose_members(group, kind, node)?)
+    }
+
+    fn campaign(&mut self, group: u32) -> PyResult<()> {
+        Ok(self.node.campaign(group)?)
+    }
+
+    fn snapshot_ready(&mut self, group: u32, index: u64, data: &[u8]) -> PyResult<()> {
+        Ok(self.node.snapshot_ready(group, index, Bytes::copy_from_slice(data))?)
+    }
+
+    fn drop_snapshot(&mut self, group: u32) -> PyResult<()> {
+        Ok(self.node.drop_snapshot(group)?)
+    }
+
+    fn report_snapshot(&mut self, group: u32, peer: u64, ok: bool) -> PyResult<()> {
+        Ok(self.node.report_snapshot(group, peer, ok)?)
+    }
+
+    fn installed(&mut self, group: u32, index: u64) -> PyResult<()> {
+        Ok(self.node.installed(group, index)?)
+    }
+
+    fn ready<'py>(&mut self, py: Python<'py>) -> PyResult<Answer<'py>> {
+        let turn = self.node.ready()?;
+        let Turn { sends, committed, reads, roles, members, offers, installs, .. } = turn;
+        let bytes = |content: &[u8]| PyBytes::new(py, content);
+        let sends = sends.iter().map(|(peer, packet)| (*peer, bytes(packet)));
         let committed: PyResult<_> = committed.iter().map(|batch| batch_out(py, batch)).collect();
-        let reads =
-            reads.iter().map(|(group, context, index)| (*group, PyBytes::new(py, context), *index));
+        let reads = reads.iter().map(|(group, context, index)| (*group, bytes(context), *index));
         let roles =
             roles.iter().map(|(group, (role, term, leader))| (*group, role.name(), *term, *leader));
-        Ok((sends.collect(), committed?, reads.collect(), roles.collect(), persisting))
+        let members = members.into_iter().map(|(group, members)| {
+            (group, members.index, members.state.voters, members.state.learners)
+        });
+        let offers = offers.iter().map(|(group, peer, packet)| (*group, *peer, bytes(packet)));
+        let installs = installs.into_iter().map(|install| install_out(py, install));
+        Ok((
+            sends.collect(),
+            committed?,
+            reads.collect(),
+            roles.collect(),
+            turn.persisting,
+            members.collect(),
+            turn.wanted,
+            offers.collect(),
+            installs.collect(),
+        ))
     }
 
     fn applied(&mut self, positions: Vec<(u32, u64)>) -> PyResult<()> {
@@ -167,6 +236,30 @@ impl RaftGroups {
     }
 }
 
+fn machines_in(
+    applied: Vec<u64>,
+    restored: Option<Vec<Option<Origin>>>,
+    groups: usize,
+) -> PyResult<Vec<Machine>> {
+    let restored = restored.unwrap_or_else(|| vec![None; applied.len()]);
+    if applied.len() != groups || restored.len() != groups {
+        return Err(PyValueError::new_err("applied and restored need one item per group"));
+    }
+    let machines = applied.into_iter().zip(restored).map(|(applied, origin)| {
+        let restored = origin.map(|(index, term, voters, learners)| {
+            Restored::new(Position { index, term }, voters, learners)
+        });
+        Ok(Machine { applied, restored: restored.transpose()? })
+    });
+    machines.collect()
+}
+
+fn install_out(py: Python<'_>, install: Installation) -> Install<'_> {
+    let Installation { group, position, members, data } = install;
+    let (voters, learners) = (members.state.voters, members.state.learners);
+    (group, position.index, position.term, voters, learners, PyBytes::new(py, &data))
+}
+
 fn batch_out<'py>(
     py: Python<'py>,
     batch: &Committed,
@@ -185,6 +278,24 @@ fn group_out<'py>(py: Python<'py>, group: &Group) -> PyResult<Bound<'py, PyDict>
     status.set_item("applied", group.applied())?;
     status.set_item("first", group.store().compacted().index + 1)?;
     status.set_item("last", group.store().last())?;
+    let members = &group.store().members().state;
+    status.set_item("voters", members.voters.clone())?;
+    status.set_item("learners", members.learners.clone())?;
+    status.set_item("snapshot", group.offered_index())?;
+    status.set_item("installing", group.install.is_some())?;
+    status.set_item("transferee", group.transferee())?;
+    status.set_item("uncommitted_bytes", group.raft.raft.uncommitted_size())?;
+    let peers = PyDict::new(py);
+    for peer in group.peers() {
+        let seen = PyDict::new(py);
+        seen.set_item("match", peer.matched)?;
+        seen.set_item("next", peer.next)?;
+        seen.set_item("state", peer.state)?;
+        seen.set_item("recent_active", peer.is_active)?;
+        seen.set_item("pending_snapshot", peer.snapshot)?;
+        peers.set_item(peer.node, seen)?;
+    }
+    status.set_item("peers", peers)?;
     Ok(status)
 }
 
@@ -242,5 +353,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("LogCorrupt", py.get_type::<LogCorrupt>())?;
     module.add("LogFormat", py.get_type::<LogFormat>())?;
     module.add("LogFull", py.get_type::<LogFull>())?;
-    module.add("NotLeader", py.get_type::<NotLeader>())
+    module.add("NotLeader", py.get_type::<NotLeader>())?;
+    module.add("MembersBusy", py.get_type::<MembersBusy>())?;
+    module.add("TooMuchPending", py.get_type::<TooMuchPending>())
 }

@@ -14,8 +14,12 @@ pub const GROUP_OVERHEAD_BYTES: usize = 128;
 const HARD: u8 = 1;
 const ENTRIES: u8 = 2;
 const COMPACTED: u8 = 3;
-const CHECKPOINT: u8 = 4;
+/// A checkpoint of format version 1: it does not say since when its members are in force.
+const CHECKPOINT_WITHOUT_INDEX: u8 = 4;
 const MOVED: u8 = 5;
+const CHECKPOINT: u8 = 6;
+const MEMBERS: u8 = 7;
+const RESET: u8 = 8;
 
 /// What a voter must never forget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -47,7 +51,16 @@ pub struct Checkpoint {
     /// Index of the last entry.
     pub last: u64,
     /// Members.
-    pub members: ConfState,
+    pub members: Members,
+}
+
+/// A configuration and the index of the entry, or of the snapshot, that brought it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Members {
+    /// In force since this entry was delivered.
+    pub index: u64,
+    /// Who votes and who learns; both empty on a node that joins.
+    pub state: ConfState,
 }
 
 /// One entry's place inside a body.
@@ -59,6 +72,8 @@ pub struct Placed {
     pub offset: usize,
     /// Whole encoded size.
     pub bytes: usize,
+    /// It changes the members.
+    pub is_change: bool,
 }
 
 /// A parsed record; entries are located, not copied.
@@ -74,6 +89,16 @@ pub enum Record {
     Checkpoint(Checkpoint),
     /// Entries written again so that an old segment can go; nothing behind them changes.
     Moved(Vec<Placed>),
+    /// The members changed.
+    Members(Members),
+    /// A snapshot replaced the group's state: all entries are gone and the next one follows this.
+    Reset(Position),
+}
+
+/// True for an entry that changes the members.
+#[must_use]
+pub fn is_change(entry: &Entry) -> bool {
+    entry.get_entry_type() != EntryType::EntryNormal
 }
 
 /// Bytes that an entry takes in a block.
@@ -100,13 +125,29 @@ pub fn put_checkpoint(body: &mut Vec<u8>, group: u32, state: &Checkpoint) {
     let Checkpoint { hard, compacted, last, members } = state;
     put_numbers(body, &[hard.term, hard.vote, hard.commit]);
     put_numbers(body, &[compacted.index, compacted.term, *last]);
-    let ids =
-        [&members.voters, &members.learners, &members.voters_outgoing, &members.learners_next];
-    for list in ids {
+    put_member_lists(body, members);
+}
+
+/// Appends a new configuration.
+pub fn put_members(body: &mut Vec<u8>, group: u32, members: &Members) {
+    put_kind(body, MEMBERS, group);
+    put_member_lists(body, members);
+}
+
+/// Appends that the log begins anew behind `position`.
+pub fn put_reset(body: &mut Vec<u8>, group: u32, position: Position) {
+    put_kind(body, RESET, group);
+    put_numbers(body, &[position.index, position.term]);
+}
+
+fn put_member_lists(body: &mut Vec<u8>, members: &Members) {
+    let state = &members.state;
+    for list in [&state.voters, &state.learners, &state.voters_outgoing, &state.learners_next] {
         put_count(body, list.len());
         put_numbers(body, list);
     }
-    body.push(u8::from(members.auto_leave));
+    body.push(u8::from(state.auto_leave));
+    put_numbers(body, &[members.index]);
 }
 
 /// Appends entries with contiguous indexes; answers where each lies in `body`.
@@ -139,7 +180,7 @@ fn put_entry(body: &mut Vec<u8>, entry: &Entry) -> Placed {
     body.extend_from_slice(&entry.data);
     body.extend_from_slice(&entry.context);
     let position = Position { index: entry.index, term: entry.term };
-    Placed { position, offset, bytes: body.len() - offset }
+    Placed { position, offset, bytes: body.len() - offset, is_change: is_change(entry) }
 }
 
 fn put_kind(body: &mut Vec<u8>, kind: u8, group: u32) {
@@ -251,15 +292,23 @@ impl Reader<'_> {
             HARD => Ok(Record::Hard(self.hard()?)),
             ENTRIES => Ok(Record::Entries(self.run()?)),
             COMPACTED => Ok(Record::Compacted(self.position()?)),
-            CHECKPOINT => Ok(Record::Checkpoint(self.checkpoint()?)),
+            CHECKPOINT | CHECKPOINT_WITHOUT_INDEX => {
+                Ok(Record::Checkpoint(self.checkpoint(kind == CHECKPOINT)?))
+            }
+            MEMBERS => Ok(Record::Members(self.members(true)?)),
+            RESET => Ok(Record::Reset(self.position()?)),
             MOVED => Ok(Record::Moved(self.run()?)),
             _ => Err(malformed()),
         }
     }
 
-    fn checkpoint(&mut self) -> Result<Checkpoint> {
+    fn checkpoint(&mut self, has_index: bool) -> Result<Checkpoint> {
         let (hard, compacted, last) = (self.hard()?, self.position()?, self.number()?);
-        let members = ConfState {
+        Ok(Checkpoint { hard, compacted, last, members: self.members(has_index)? })
+    }
+
+    fn members(&mut self, has_index: bool) -> Result<Members> {
+        let state = ConfState {
             voters: self.numbers()?,
             learners: self.numbers()?,
             voters_outgoing: self.numbers()?,
@@ -267,7 +316,7 @@ impl Reader<'_> {
             auto_leave: self.byte()? != 0,
             ..ConfState::default()
         };
-        Ok(Checkpoint { hard, compacted, last, members })
+        Ok(Members { index: if has_index { self.number()? } else { 0 }, state })
     }
 
     fn run(&mut self) -> Result<Vec<Placed>> {
@@ -278,11 +327,12 @@ impl Reader<'_> {
     fn placed(&mut self, index: u64) -> Result<Placed> {
         let offset = self.at;
         let term = self.number()?;
-        entry_kind(self.byte()?)?;
+        let is_change = entry_kind(self.byte()?)? != EntryType::EntryNormal;
         let (data, context) = (self.count()?, self.count()?);
         self.skip(data)?;
         self.skip(context)?;
-        Ok(Placed { position: Position { index, term }, offset, bytes: self.at - offset })
+        let position = Position { index, term };
+        Ok(Placed { position, offset, bytes: self.at - offset, is_change })
     }
 }
 
@@ -298,14 +348,17 @@ mod tests {
     fn all_records_read_back() {
         let hard = Hard { term: 3, vote: 1, commit: 9 };
         let at = Position { index: 4, term: 2 };
-        let members = ConfState { voters: vec![1, 2], learners: vec![3], ..ConfState::default() };
-        let state = Checkpoint { hard, compacted: at, last: 12, members };
+        let voters = ConfState { voters: vec![1, 2], learners: vec![3], ..ConfState::default() };
+        let members = Members { index: 4, state: voters };
+        let state = Checkpoint { hard, compacted: at, last: 12, members: members.clone() };
         let mut body = vec![0; 3];
         put_hard(&mut body, 7, hard);
         put_compacted(&mut body, 8, at);
         put_checkpoint(&mut body, 9, &state);
         let placed = put_entries(&mut body, 1, &[entry(5, 2, b"a"), entry(6, 3, b"bc")]);
         let moved = put_moved(&mut body, 2, &[entry(1, 1, b"")]);
+        put_members(&mut body, 3, &members);
+        put_reset(&mut body, 4, at);
         let records = parse(&body, 3, body.len()).unwrap();
         let expected = vec![
             (7, Record::Hard(hard)),
@@ -313,12 +366,24 @@ mod tests {
             (9, Record::Checkpoint(state)),
             (1, Record::Entries(placed.clone())),
             (2, Record::Moved(moved)),
+            (3, Record::Members(members)),
+            (4, Record::Reset(at)),
         ];
         assert_eq!(records, expected);
         let bytes = Bytes::from(body);
         let second = placed[1];
         let found = bytes.slice(second.offset..second.offset + second.bytes);
         assert_eq!(parse_entry(&found, 6).unwrap(), entry(6, 3, b"bc"));
+    }
+
+    #[test]
+    fn a_checkpoint_of_version_1_is_read() {
+        let mut body = Vec::new();
+        put_checkpoint(&mut body, 0, &Checkpoint { last: 3, ..Checkpoint::default() });
+        body[0] = CHECKPOINT_WITHOUT_INDEX;
+        body.truncate(body.len() - 8);
+        let expected = Record::Checkpoint(Checkpoint { last: 3, ..Checkpoint::default() });
+        assert_eq!(parse(&body, 0, body.len()).unwrap(), [(0, expected)]);
     }
 
     #[test]

@@ -45,6 +45,9 @@ struct Scan<'a> {
 struct Image {
     state: Checkpoint,
     slots: VecDeque<Option<Slot>>,
+    /// The block that began this image is being replayed. Its checkpoint was made last and put in
+    /// front, so the records behind it only say where entries lie.
+    is_opening: bool,
 }
 
 /// Reads the whole log.
@@ -172,6 +175,7 @@ impl Scan<'_> {
             for (group, record) in record::parse(&from.bytes, block.body, block.body_end)? {
                 self.apply(from.header.number, group, record)?;
             }
+            self.images.iter_mut().flatten().for_each(|image| image.is_opening = false);
             self.expected = Some(block.sequence + 1);
             self.recovered_bytes += (block.end - offset) as u64;
             offset = block.end;
@@ -290,16 +294,23 @@ impl Image {
     fn new(state: Checkpoint) -> Self {
         let live = state.last.saturating_sub(state.compacted.index);
         let slots = (0..live).map(|_| None).collect();
-        Self { state, slots }
+        Self { state, slots, is_opening: true }
     }
 
     fn apply(&mut self, segment: u64, group: u32, record: Record) -> Result<()> {
         match record {
             Record::Hard(hard) => self.state.hard = hard,
-            Record::Compacted(upto) => self.compact(upto),
-            Record::Entries(entries) => return self.append(segment, group, &entries),
-            Record::Moved(entries) => self.relocate(segment, &entries),
+            Record::Members(members) => self.state.members = members,
             Record::Checkpoint(state) => self.state.members = state.members,
+            Record::Moved(entries) => self.relocate(segment, &entries),
+            Record::Entries(entries) if self.is_opening => self.relocate(segment, &entries),
+            Record::Compacted(_) | Record::Reset(_) if self.is_opening => {}
+            Record::Entries(entries) => return self.append(segment, group, &entries),
+            Record::Compacted(upto) => self.compact(upto),
+            Record::Reset(to) => {
+                self.slots.clear();
+                self.state.compacted = to;
+            }
         }
         Ok(())
     }
@@ -330,7 +341,8 @@ impl Image {
             let at = entry.position.index.checked_sub(self.state.compacted.index + 1);
             let at = at.and_then(|at| usize::try_from(at).ok());
             let Some(target) = at.and_then(|at| self.slots.get_mut(at)) else { continue };
-            if target.as_ref().is_none_or(|slot| slot.term == entry.position.term) {
+            let is_same = |slot: &Slot| slot.term == entry.position.term;
+            if self.is_opening || target.as_ref().is_none_or(is_same) {
                 *target = Some(slot(segment, entry));
             }
         }
@@ -339,7 +351,50 @@ impl Image {
 
 fn slot(segment: u64, entry: &Placed) -> Slot {
     let place = Place { segment, offset: entry.offset as u64 };
-    Slot::stored(entry.position.term, entry.bytes, place)
+    Slot::stored(entry, place)
 }
 
 const _: () = assert!(FIRST as u64 == FIRST_BLOCK);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(first: u64, count: u64) -> Vec<Placed> {
+        let placed = |index| {
+            let position = Position { index, term: 2 };
+            Placed { position, offset: 0, bytes: 20, is_change: false }
+        };
+        (first..first + count).map(placed).collect()
+    }
+
+    #[test]
+    fn the_checkpoint_of_a_segment_counts_before_the_records_of_its_block() {
+        let at = |index| Position { index, term: 2 };
+        let state = Checkpoint { compacted: at(10), last: 14, ..Checkpoint::default() };
+        let histories = [
+            vec![Record::Compacted(at(5)), Record::Compacted(at(10)), Record::Entries(run(14, 1))],
+            vec![Record::Entries(run(18, 3)), Record::Reset(at(10)), Record::Entries(run(11, 4))],
+        ];
+        for history in histories {
+            let mut image = Image::new(state.clone());
+            for record in history {
+                image.apply(7, 0, record).unwrap();
+            }
+            image.apply(7, 0, Record::Moved(run(11, 3))).unwrap();
+            assert_eq!(image.state.compacted, at(10));
+            assert!(image.slots.len() == 4 && image.slots.iter().all(Option::is_some));
+        }
+    }
+
+    #[test]
+    fn a_reset_leaves_nothing_of_what_was_before() {
+        let mut image = Image::new(Checkpoint::default());
+        image.is_opening = false;
+        image.apply(7, 0, Record::Entries(run(1, 9))).unwrap();
+        image.apply(7, 0, Record::Reset(Position { index: 5, term: 3 })).unwrap();
+        assert!(image.slots.is_empty());
+        image.apply(7, 0, Record::Entries(run(6, 2))).unwrap();
+        assert_eq!((image.state.compacted.index, image.slots.len()), (5, 2));
+    }
+}

@@ -14,7 +14,9 @@ use crate::errors::{Error, Result};
 
 /// Offset of the first block.
 pub const FIRST_BLOCK: u64 = 64;
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// Version 1 has no records of changed members and of snapshots.
+const VERSION_LEAST: u32 = 1;
 const MAGIC: [u8; 8] = *b"fnraftlg";
 const CHECKED_BYTES: usize = 52;
 const FRESH_NAME: &str = "next.tmp";
@@ -95,9 +97,9 @@ impl Header {
             let text = format!("{file}: the header at offset 0 is damaged; {}", advice());
             return Err(Error::Corrupt(text));
         }
-        if short(8) != VERSION {
+        if !(VERSION_LEAST..=VERSION).contains(&short(8)) {
             let text = format!(
-                "{file} has format version {}, this program reads version {VERSION}: \
+                "{file} has format version {}, this program reads up to version {VERSION}: \
                  start the program version that wrote it",
                 short(8)
             );

@@ -1,14 +1,16 @@
 //! One group's side of the log: what raft-rs asks its storage for. Recent entries are kept in
-//! memory, older ones are read from their segment. Nothing here writes.
+//! memory, older ones are read from their segment. Nothing here writes, and which members follow
+//! from an entry is decided in `members.rs`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
+use raft::eraftpb::{Entry, HardState, Snapshot};
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
 
 use crate::errors::Result;
-use crate::record::{self, Checkpoint, Hard, Placed, Position};
+use crate::members;
+use crate::record::{self, Checkpoint, Hard, Members, Placed, Position};
 use crate::segment::Segments;
 
 /// Applied entries of one group that stay in memory for slow followers.
@@ -32,14 +34,17 @@ pub struct Slot {
     pub bytes: usize,
     /// Unknown until the block that carries it got its place.
     pub place: Option<Place>,
+    /// It changes the members.
+    pub is_change: bool,
     entry: Option<Entry>,
 }
 
 impl Slot {
     /// An entry found on disk.
     #[must_use]
-    pub fn stored(term: u64, bytes: usize, place: Place) -> Self {
-        Self { term, bytes, place: Some(place), entry: None }
+    pub fn stored(placed: &Placed, place: Place) -> Self {
+        let Placed { position, bytes, is_change, .. } = *placed;
+        Self { term: position.term, bytes, place: Some(place), is_change, entry: None }
     }
 }
 
@@ -47,7 +52,10 @@ impl Slot {
 pub struct GroupStore {
     segments: Arc<Segments>,
     hard: Hard,
-    members: ConfState,
+    /// The configuration in force last, before it those that a snapshot of an earlier state needs.
+    members: Vec<Members>,
+    /// What this node offers to peers that need entries which are gone.
+    snapshot: Option<Snapshot>,
     compacted: Position,
     slots: VecDeque<Slot>,
     cached_bytes: usize,
@@ -65,7 +73,8 @@ impl GroupStore {
             }
         }
         let cached_after = compacted.index + slots.len() as u64;
-        Self { segments, hard, members, compacted, slots, cached_bytes: 0, cached_after }
+        let (members, snapshot, cached_bytes) = (vec![members], None, 0);
+        Self { segments, hard, members, snapshot, compacted, slots, cached_bytes, cached_after }
     }
 
     /// Index of the last entry.
@@ -91,6 +100,72 @@ impl GroupStore {
         self.hard = hard;
     }
 
+    /// The configuration in force.
+    #[must_use]
+    pub fn members(&self) -> &Members {
+        self.members.last().expect("there is always a configuration, if only an empty one")
+    }
+
+    /// The configuration that was in force at an index that is not compacted.
+    #[must_use]
+    pub fn members_at(&self, index: u64) -> Option<&Members> {
+        self.members.iter().rev().find(|members| members.index <= index)
+    }
+
+    /// Takes over a new configuration.
+    pub fn set_members(&mut self, members: Members) {
+        assert!(members.index > self.members().index, "configurations come in order");
+        self.members.push(members);
+    }
+
+    /// Takes over what entries up to `applied` did to the members: the state machine can know of
+    /// them before the log has noted their outcome.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn catch_up_members(&mut self, applied: u64) -> Result<()> {
+        let known = self.members().index.max(self.compacted.index);
+        for index in known + 1..=applied.min(self.last()) {
+            let slot = &self.slots[self.slot_index(index).expect("the entry is live")];
+            if slot.is_change
+                && let Some(state) = members::after(&self.members().state, &self.load(index, slot)?)
+            {
+                self.set_members(Members { index, state });
+            }
+        }
+        Ok(())
+    }
+
+    /// What this node offers to peers that need entries which are gone.
+    #[must_use]
+    pub fn offered(&self) -> Option<&Snapshot> {
+        self.snapshot.as_ref()
+    }
+
+    /// Replaces or drops it.
+    pub fn set_offered(&mut self, snapshot: Option<Snapshot>) {
+        self.snapshot = snapshot;
+    }
+
+    /// True when the snapshot is of use to this peer: it is a member by then. That entries can take
+    /// over is sure, since they are kept.
+    #[must_use]
+    pub fn can_offer(&self, peer: u64) -> bool {
+        let snapshot = self.snapshot.as_ref();
+        snapshot.is_some_and(|it| members::has(it.get_metadata().get_conf_state(), peer))
+    }
+
+    /// A snapshot replaced the state: nothing that was in the log is left.
+    pub fn reset(&mut self, to: Position, members: Members) {
+        while let Some(slot) = self.slots.pop_front() {
+            self.forget(Some(slot));
+        }
+        self.compacted = to;
+        self.cached_after = to.index;
+        self.members = vec![members];
+        self.snapshot = None;
+    }
+
     /// All of the group except its entries.
     #[must_use]
     pub fn checkpoint(&self) -> Checkpoint {
@@ -98,7 +173,7 @@ impl GroupStore {
             hard: self.hard,
             compacted: self.compacted,
             last: self.last(),
-            members: self.members.clone(),
+            members: self.members().clone(),
         }
     }
 
@@ -115,8 +190,9 @@ impl GroupStore {
             assert_eq!(entry.index, self.last() + 1);
             let bytes = record::entry_bytes(entry);
             self.cached_bytes += bytes;
-            let (term, entry) = (entry.term, Some(entry.clone()));
-            self.slots.push_back(Slot { term, bytes, place: None, entry });
+            let (term, is_change) = (entry.term, record::is_change(entry));
+            let entry = Some(entry.clone());
+            self.slots.push_back(Slot { term, bytes, place: None, is_change, entry });
         }
     }
 
@@ -145,6 +221,8 @@ impl GroupStore {
         }
         self.compacted = Position { index, term };
         self.cached_after = self.cached_after.max(index);
+        let needed = self.members.iter().rposition(|members| members.index <= index);
+        self.members.drain(..needed.unwrap_or(0));
         self.compacted
     }
 
@@ -209,7 +287,7 @@ impl Storage for GroupStore {
     fn initial_state(&self) -> raft::Result<RaftState> {
         let Hard { term, vote, commit } = self.hard;
         let hard_state = HardState { term, vote, commit, ..HardState::default() };
-        Ok(RaftState { hard_state, conf_state: self.members.clone() })
+        Ok(RaftState { hard_state, conf_state: self.members().state.clone() })
     }
 
     fn entries(
@@ -257,7 +335,14 @@ impl Storage for GroupStore {
         Ok(self.last())
     }
 
-    fn snapshot(&self, _request_index: u64, _to: u64) -> raft::Result<Snapshot> {
-        Err(StorageError::SnapshotTemporarilyUnavailable.into())
+    fn snapshot(&self, request_index: u64, to: u64) -> raft::Result<Snapshot> {
+        match &self.snapshot {
+            Some(snapshot)
+                if snapshot.get_metadata().index >= request_index && self.can_offer(to) =>
+            {
+                Ok(snapshot.clone())
+            }
+            _ => Err(StorageError::SnapshotTemporarilyUnavailable.into()),
+        }
     }
 }

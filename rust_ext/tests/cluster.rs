@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use _raftlog::errors::Error;
+use _raftlog::members::{self, Kind};
 use _raftlog::node::Node;
 use _raftlog::packet::Outbox;
 use _raftlog::simdisk::SimDisk;
 use bytes::Bytes;
-use raft::eraftpb::{Entry, EntryType, Message, MessageType};
-use support::{Dice, settings};
+use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType};
+use support::{Dice, machines, settings};
 
 const VOTERS: [u64; 3] = [1, 2, 3];
 
@@ -43,7 +44,7 @@ impl Cluster {
 
     fn start(&mut self, id: u64) {
         let disk = Arc::new(self.disks[&id].clone());
-        let node = Node::new(disk, &settings(id, &VOTERS), &[0], 1 << 16, true).unwrap();
+        let node = Node::new(disk, &settings(id, &VOTERS), &machines(&[0]), 1 << 16, true).unwrap();
         self.nodes.insert(id, node);
         self.applied.insert(id, Vec::new());
     }
@@ -152,7 +153,7 @@ fn leadership_moves_on_request_and_reads_are_confirmed_by_a_quorum() {
 #[test]
 fn a_vote_leaves_only_after_it_is_durable() {
     let disk = Arc::new(SimDisk::new(1));
-    let mut node = Node::new(disk, &settings(1, &VOTERS), &[0], 1 << 16, true).unwrap();
+    let mut node = Node::new(disk, &settings(1, &VOTERS), &machines(&[0]), 1 << 16, true).unwrap();
     let mut ask = Message { from: 2, to: 1, term: 5, ..Message::default() };
     ask.set_msg_type(MessageType::MsgRequestVote);
     let mut outbox = Outbox::new(2);
@@ -221,29 +222,61 @@ fn forged(dice: &mut Dice, from: u64, to: u64) -> Message {
     for _ in 0..count {
         index = if dice.below(8) == 0 { number(dice) } else { index.wrapping_add(1) };
         let mut entry = Entry { index, term: number(dice), ..Entry::default() };
-        if dice.below(10) == 0 {
-            entry.set_entry_type(EntryType::EntryConfChange);
+        match dice.below(10) {
+            0 => entry.set_entry_type(EntryType::EntryConfChange),
+            1 => entry.set_entry_type(EntryType::EntryConfChangeV2),
+            2 | 3 => {
+                let kind = [Kind::AddLearner, Kind::AddVoter, Kind::Remove];
+                let kind = kind[usize::try_from(dice.below(3)).unwrap()];
+                let change = members::propose(&members_of(dice), kind, dice.below(7));
+                let change = change.unwrap_or_default();
+                entry = Entry { index: entry.index, term: entry.term, ..change };
+            }
+            _ => {}
         }
         message.mut_entries().push(entry);
     }
-    if dice.below(10) == 0 {
-        message.mut_snapshot().mut_metadata().index = number(dice);
+    if message.get_msg_type() == MessageType::MsgSnapshot || dice.below(20) == 0 {
+        let state = members_of(dice);
+        let meta = message.mut_snapshot().mut_metadata();
+        (meta.index, meta.term) = (number(dice), number(dice));
+        meta.set_conf_state(state);
+        if dice.below(4) != 0 {
+            message.clear_entries();
+        }
     }
     message
 }
 
+fn members_of(dice: &mut Dice) -> ConfState {
+    let (voters, learners) = match dice.below(4) {
+        0 => {
+            let voters = (0..dice.below(4)).map(|_| dice.below(5)).collect();
+            (voters, (0..dice.below(3)).map(|_| 1 + dice.below(6)).collect())
+        }
+        1 => (vec![2, 3], vec![1]),
+        2 => (vec![1], vec![]),
+        _ => (vec![3, 1, 2], vec![4]),
+    };
+    ConfState { voters, learners, ..ConfState::default() }
+}
+
 #[test]
 fn forged_messages_never_panic() {
-    let mut accepted = 0;
-    for seed in 0..400 {
+    let (mut accepted, mut installed, mut changed) = (0, 0, 0);
+    for seed in 0..300 {
         let mut dice = Dice::new(seed);
         let disk = Arc::new(SimDisk::new(seed));
-        let mut node = Node::new(disk, &settings(1, &VOTERS), &[0], 1 << 16, true).unwrap();
+        let voters = if seed % 3 == 0 { &[][..] } else { &VOTERS };
+        let mut node =
+            Node::new(disk, &settings(1, voters), &machines(&[0]), 1 << 16, true).unwrap();
         for _ in 0..200 {
-            let mut outbox = Outbox::new(2 + dice.below(3));
             let from = 2 + dice.below(2);
+            let mut outbox = Outbox::new(if dice.below(4) == 0 { 4 } else { from });
             outbox.put(u32::try_from(dice.below(2)).unwrap(), &forged(&mut dice, from, 1));
-            for (_, mut packet) in outbox.take() {
+            let offers = outbox.take_offers().into_iter().map(|(_, _, packet)| packet);
+            let packets = outbox.take().into_iter().map(|(_, packet)| packet);
+            for mut packet in offers.chain(packets).collect::<Vec<_>>() {
                 if dice.below(10) == 0 {
                     let at = usize::try_from(dice.below(packet.len() as u64)).unwrap();
                     packet[at] ^= 1 << dice.below(8);
@@ -255,17 +288,24 @@ fn forged_messages_never_panic() {
                 1 => drop(node.persist_step().unwrap()),
                 2 => (0..25).for_each(|_| node.tick()),
                 3 => drop(node.propose(0, Bytes::from_static(b"own"))),
-                _ => drop(node.ready().unwrap()),
+                _ => {
+                    let turn = node.ready().unwrap();
+                    changed += usize::from(turn.members.iter().any(|(_, it)| it.index > 0));
+                    for install in turn.installs {
+                        node.installed(0, install.position.index).unwrap();
+                        installed += 1;
+                    }
+                }
             }
         }
     }
-    assert!(accepted > 2000, "{accepted}");
+    assert!(accepted > 2000 && installed > 20 && changed > 20, "{accepted} {installed} {changed}");
 }
 
 #[test]
 fn random_bytes_are_refused() {
     let disk = Arc::new(SimDisk::new(1));
-    let mut node = Node::new(disk, &settings(1, &VOTERS), &[0], 1 << 16, true).unwrap();
+    let mut node = Node::new(disk, &settings(1, &VOTERS), &machines(&[0]), 1 << 16, true).unwrap();
     let mut dice = Dice::new(3);
     for _ in 0..2000 {
         let length = usize::try_from(dice.below(80)).unwrap();

@@ -110,17 +110,18 @@ fn another_format_version_node_or_group_count_is_refused() {
     let (disk, _, _) = sample();
     let newer = disk.fork();
     let mut header = disk.content(&segment::name(1))[..FIRST_BLOCK].to_vec();
-    header[8] = 2;
+    header[8] = 3;
     let sum = crc32fast::hash(&header[..52]).to_le_bytes();
     header[52..56].copy_from_slice(&sum);
     newer.overwrite(&segment::name(1), 0, &header);
     assert!(
-        matches!(open(&newer, &[0, 0], 1 << 16), Err(Error::Format(text)) if text.contains("version 2"))
+        matches!(open(&newer, &[0, 0], 1 << 16), Err(Error::Format(text)) if text.contains("version 3"))
     );
     assert!(matches!(open(&disk, &[0, 0, 0], 1 << 16), Err(Error::Format(_))));
     let other = std::sync::Arc::new(disk.fork());
     let settings = support::settings(2, &[2]);
-    let outcome = _raftlog::node::Node::new(other, &settings, &[0, 0], 1 << 16, true);
+    let outcome =
+        _raftlog::node::Node::new(other, &settings, &support::machines(&[0, 0]), 1 << 16, true);
     assert!(matches!(outcome, Err(Error::Format(_))));
 }
 

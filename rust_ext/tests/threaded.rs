@@ -8,7 +8,7 @@ use _raftlog::errors::Error;
 use _raftlog::node::Node;
 use _raftlog::simdisk::SimDisk;
 use bytes::Bytes;
-use support::{Dice, settings};
+use support::{Dice, machines, settings};
 
 const SEGMENT_BYTES: u64 = 8192;
 
@@ -21,7 +21,8 @@ struct Load {
 impl Load {
     fn open(disk: &SimDisk, applied: u64) -> Self {
         let disk = Arc::new(disk.clone());
-        let node = Node::new(disk, &settings(1, &[1]), &[applied], SEGMENT_BYTES, false).unwrap();
+        let node = Node::new(disk, &settings(1, &[1]), &machines(&[applied]), SEGMENT_BYTES, false)
+            .unwrap();
         Self { node, committed: Vec::new(), last: applied }
     }
 

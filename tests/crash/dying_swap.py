@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from fastnode.store import snapshot, swap
-from fastnode.store.engine import EngineShared, RocksEngine
+from fastnode.store.engine import RocksEngine
+from fastnode.store.engine_options import EngineShared
 from fastnode.store.snapshot import Receiver
 from tests.crash.dying_node import Step, after, at_pass, before
 

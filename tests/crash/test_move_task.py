@@ -37,15 +37,15 @@ def prepare(client: JsonClient) -> None:
         assert len(answer["Successful"]) == 10
 
 
-def task_of(client: JsonClient) -> dict[str, Any]:
-    (task,) = client.call("ListMessageMoveTasks", SourceArn=arn(DEAD))["Results"]
+def task_of(client: JsonClient, source: str = DEAD) -> dict[str, Any]:
+    (task,) = client.call("ListMessageMoveTasks", SourceArn=arn(source))["Results"]
     assert isinstance(task, dict)
     return task
 
 
-def finished_task(client: JsonClient) -> dict[str, Any]:
+def finished_task(client: JsonClient, source: str = DEAD) -> dict[str, Any]:
     deadline = time.monotonic() + END_SECONDS
-    while (task := task_of(client))["Status"] == "RUNNING":
+    while (task := task_of(client, source))["Status"] == "RUNNING":
         assert time.monotonic() < deadline, task
         time.sleep(0.05)
     return task

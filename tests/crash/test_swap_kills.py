@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 import pytest
 
 from fastnode.store.checksum import StateChecksum, state_checksum
-from fastnode.store.engine import EngineShared, RocksEngine
+from fastnode.store.engine import RocksEngine
+from fastnode.store.engine_options import EngineShared
 from fastnode.store.swap import READY, beside, recover_swap, state_path
 from tests.crash.dying_swap import target_of
 from tests.nodes import ROOT, JsonClient, Node, environment

@@ -76,8 +76,11 @@ def test_format_file_says_what_the_directory_is(created: DataDir, path: Path) ->
         "cluster_id": created.cluster_id,
         "groups": 3,
         "created_by": fastnode.__version__,
+        "incarnation": created.incarnation.hex(),
+        "members": {},
+        "founders": [],
     }
-    assert len(bytes.fromhex(created.cluster_id)) == 16
+    assert len(bytes.fromhex(created.cluster_id)) == len(created.incarnation) == 16
     assert not (path / "FORMAT.tmp").exists()
 
 

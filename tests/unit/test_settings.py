@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from fastnode.config import GROUPS_MAX
 from fastnode.errors import UsageError
-from fastnode.settings import OPTIONS, Address, Settings, load_settings, parse_address
+from fastnode.option_values import Address, parse_address
+from fastnode.settings import OPTIONS, Settings, load_settings
 
 
 def write(tmp_path: Path, text: str) -> str:

@@ -26,22 +26,26 @@ COMPILED: Final = frozenset({"_keys", "_core", "_plan", "_http", "_occ", "_query
 TWINS: Final = frozenset(f"{name}_ref" for name in COMPILED)
 LEAVES: Final = frozenset({"config", "errors", "clock", "flow", "native"})
 # Leaves of the operator's side: they may build on the others, never the other way round.
-START_LEAVES: Final = frozenset({"settings", "logs", "datadir"})
-# What each part may import besides itself and the leaves. Only node.py knows every layer.
+START_LEAVES: Final = frozenset({"option_values", "settings", "logs", "datadir"})
+# What each part may import besides itself and the leaves. Only node.py and serve.py know every
+# layer.
 MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "http": frozenset({"cluster", "queue"}),
-    "cluster": frozenset({"queue"}),
+    # Members move whole groups, so the cluster knows their state and their consensus too.
+    "cluster": frozenset({"queue", "store", "raft", "peers"}),
     "queue": frozenset({"store"}),
     "store": frozenset({"raft"}),
     "raft": frozenset(),
-    "node": frozenset({"http", "cluster", "queue", "store", "raft", "upkeep"}),
+    "peers": frozenset(),
+    "node": frozenset({"cluster", "queue", "store", "raft", "peers", "upkeep"}),
+    "serve": frozenset({"node", "http", "cluster", "queue"}),
     "upkeep": frozenset({"store", "raft"}),
     # `check` looks at the state of a stopped node.
-    "cli": frozenset({"node", "store"}),
+    "cli": frozenset({"serve", "store"}),
     "__main__": frozenset({"cli"}),
 }
 
-SHELLS: Final = ("fastnode.cli", "fastnode.__main__", "fastnode.node")
+SHELLS: Final = ("fastnode.cli", "fastnode.__main__", "fastnode.node", "fastnode.serve")
 BANNED_CALLS: Final = re.compile(
     r"(time\.time(_ns)?|random(\..+)?|(datetime\.)?(datetime|date)\.(now|utcnow|today)"
     r"|uuid\.uuid[14]|print)"
@@ -51,7 +55,8 @@ SANS_IO: Final = re.compile(
     r"|cluster\.(capabilities|partition_map)"
     r"|http\.(http1|chunked|identity|sigv4|\w+_codec|query_\w+|xml_\w+)"
     r"|store\.(apply|heads|keyspace|latches|records|retry|sums|counters|window)"
-    r"|raft\.(driver|lease|conf_change|packets))"
+    r"|raft\.(driver|lease|conf_change|packets)"
+    r"|peers\.(frames|handshake|lanes|offsets))"
 )
 EFFECTS: Final = frozenset(
     {"asyncio", "logging", "os", "random", "secrets", "select", "socket", "subprocess"}

@@ -1,13 +1,16 @@
 //! What the tests of whole nodes share: opening one on a simulated disk and driving its turns.
 #![allow(dead_code, missing_docs, reason = "each test binary uses a part of it")]
 
+pub mod world;
+
 use std::sync::Arc;
 
 use _raftlog::disk::Disk;
 use _raftlog::errors::Result;
 use _raftlog::group::Settings;
-use _raftlog::node::{Node, Turn};
+use _raftlog::node::{Machine, Node};
 use _raftlog::simdisk::SimDisk;
+use _raftlog::turn::Turn;
 use bytes::Bytes;
 
 /// Xorshift; enough to vary tests by seed.
@@ -29,12 +32,25 @@ impl Dice {
 pub fn settings(node: u64, voters: &[u64]) -> Settings {
     let (election_ticks, heartbeat_ticks, is_deterministic) = (10, 2, true);
     let voters = voters.to_vec();
-    Settings { node, voters, election_ticks, heartbeat_ticks, is_deterministic }
+    let uncommitted_bytes_max = 1 << 28;
+    Settings {
+        node,
+        voters,
+        election_ticks,
+        heartbeat_ticks,
+        is_deterministic,
+        uncommitted_bytes_max,
+    }
+}
+
+/// State machines that never were replaced by a snapshot.
+pub fn machines(applied: &[u64]) -> Vec<Machine> {
+    applied.iter().map(|applied| Machine { applied: *applied, restored: None }).collect()
 }
 
 pub fn open(disk: &SimDisk, applied: &[u64], segment_bytes: u64) -> Result<Node> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
-    Node::new(disk, &settings(1, &[1]), applied, segment_bytes, true)
+    Node::new(disk, &settings(1, &[1]), &machines(applied), segment_bytes, true)
 }
 
 /// Runs turns until nothing is left to do; answers what was committed, by group.

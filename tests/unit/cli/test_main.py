@@ -13,7 +13,8 @@ from fastnode.__main__ import main
 from fastnode.cli import run
 from fastnode.cli.commands import COMMANDS, Command
 from fastnode.errors import OperationError, StartError, UsageError
-from fastnode.settings import Address, Settings
+from fastnode.option_values import Address
+from fastnode.settings import Settings
 
 
 def command_that(do: Callable[[Sequence[str]], int]) -> Command:

@@ -5,7 +5,7 @@ Each call has a millisecond of its own. Several may be begun before one entry co
 call that has to wait for another is the last of its entry.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import strategies as st
@@ -52,7 +52,7 @@ class FifoRun(RuleBasedStateMachine):
         self.poll: Poll | None = None
         self.handles: list[tuple[Message, str]] = []
         self.sent = 0
-        self.last_number = ""
+        self.last_numbers: dict[int, str] = {}
         self.world.advance(1)
 
     def teardown(self) -> None:
@@ -224,8 +224,12 @@ class FifoRun(RuleBasedStateMachine):
     def one_row_per_message_and_one_head_per_group(self) -> None:
         if not hasattr(self, "world") or self.begun:
             return
-        keys, messages = self.queue.messages, self.model.messages
-        groups = {message.group for message in messages}
+        for at, shard in enumerate(self.queue.shards):
+            own = [one for one in self.model.messages if self.model.place(one.group) == at]
+            self.check_rows(shard, own)
+
+    def check_rows(self, shard: LiveQueue, messages: Sequence[Message]) -> None:
+        keys, groups = shard.messages, {message.group for message in messages}
         received = [message for message in messages if message.due is not None]
         expected = [
             (keys.data, len(messages)),
@@ -236,7 +240,7 @@ class FifoRun(RuleBasedStateMachine):
             (keys.timer, len(received)),
         ]
         for prefix, count in expected:
-            rows = self.world.group.scan_keys(prefix, native.prefix_end(prefix), 10_000)
+            rows = shard.group.scan_keys(prefix, native.prefix_end(prefix), 10_000)
             assert len(rows) == count, prefix
 
 

@@ -74,3 +74,12 @@ def message_rows(world: World, name: str) -> list[bytes]:
         if prefix not in kept
         for row in queue.group.scan_keys(prefix, native.prefix_end(prefix), 100)
     ]
+
+
+def ring(world: World, milliseconds: int = 1_000) -> None:
+    """Time passes, and whoever waited for that goes on; what they submit is not committed yet."""
+    world.clock.ns += milliseconds * 1_000_000
+    due = [alarm for alarm, (at_ms, _) in world.alarms.items() if at_ms <= world.now_ms]
+    for alarm in due:
+        _, go_on = world.alarms.pop(alarm)
+        go_on()

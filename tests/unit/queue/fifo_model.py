@@ -5,6 +5,7 @@ it found. A call that is begun and not yet committed has its messages *busy*: no
 and what it does shows only when it is committed.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
@@ -43,6 +44,8 @@ class Chosen:
 
 
 class FifoModel:
+    partition_count = 1
+
     def __init__(self, delay: int, retention: int, *, dedup_per_group: bool) -> None:
         self.delay = delay
         self.retention = retention
@@ -59,6 +62,10 @@ class FifoModel:
         """Everything that was begun is through."""
         for names in (self.busy, self.busy_groups, self.busy_keys, self.busy_attempts):
             names.clear()
+
+    def place(self, _group: str) -> int:
+        """The partition of a message group."""
+        return 0
 
     # --- what one message is ---------------------------------------------------------------------
 
@@ -78,8 +85,11 @@ class FifoModel:
     # --- delivery: the contract, section 6.2 -----------------------------------------------------
 
     def choose(self, now: int, limit: int) -> Chosen:
+        return self.choose_among(self.messages, now, limit)
+
+    def choose_among(self, messages: Sequence[Message], now: int, limit: int) -> Chosen:
         groups: dict[str, list[Message]] = {}
-        for message in self.messages:  # 1. each group in sequence order
+        for message in messages:  # 1. each group in sequence order
             groups.setdefault(message.group, []).append(message)
         prefixes = [  # 2. the longest prefix without an invisible message
             list(takewhile(lambda each: self.is_visible(each, now), members))
@@ -109,11 +119,12 @@ class FifoModel:
         attempt = self.attempts.get(attempt_id)
         if attempt is None or now // MS - attempt.began // MS >= WINDOW // MS or attempt.due <= now:
             return None
-        for message, handle in attempt.handles:
-            is_same = message.handle == handle and message.due == attempt.due
-            if message.is_gone or message in self.busy or not is_same:
-                return None
-        return attempt
+        is_same = all(self.is_untouched(attempt, *taken) for taken in attempt.handles)
+        return attempt if is_same else None
+
+    def is_untouched(self, attempt: Attempt, message: Message, handle: str) -> bool:
+        is_same = message.handle == handle and message.due == attempt.due
+        return is_same and not message.is_gone and message not in self.busy
 
     def forget_attempts(self, now: int) -> None:
         for attempt_id, attempt in list(self.attempts.items()):

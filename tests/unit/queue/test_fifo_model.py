@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from fastnode.flow import start
+from fastnode.flow import gather, start
 from fastnode.queue import api
 from fastnode.queue.fifo_sweep import sweep_stale_rows
 from fastnode.queue.retention import sweep
@@ -111,8 +111,9 @@ class FifoHistory(FifoRun):
                 message.number,
             )
         for message in new:
-            assert message.number > self.last_number and len(message.number) == 20
-            self.last_number = message.number
+            place = self.model.place(message.group)
+            assert message.number > self.last_numbers.get(place, "") and len(message.number) == 20
+            self.last_numbers[place] = message.number
             self.model.add(message)
 
     # --- receives --------------------------------------------------------------------------------
@@ -278,7 +279,8 @@ class FifoHistory(FifoRun):
 
     def sweep(self, alone: bool) -> None:
         pending = Pending(None)  # type: ignore[arg-type]  # a sweep has no caller
-        start(sweep(self.world.service, self.queue), pending.finish)
+        sweeps = (sweep(self.world.service, shard) for shard in self.queue.shards)
+        start(gather(sweeps), pending.finish)
 
         def plan(now: int) -> Check:
             model = self.model
@@ -304,9 +306,11 @@ class FifoHistory(FifoRun):
         has_more = True
         while has_more:
             pending = Pending(None)  # type: ignore[arg-type]  # a sweep has no caller
-            start(sweep_stale_rows(self.world.service, self.queue), pending.finish)
+            shards = self.queue.shards
+            sweeps = (sweep_stale_rows(self.world.service, shard) for shard in shards)
+            start(gather(sweeps), pending.finish)
             self.world.commit()
-            has_more = pending.result
+            has_more = any(pending.result)
         self.model.forget_attempts(self.now)
         self.advance(1)
 
@@ -328,7 +332,7 @@ class FifoHistory(FifoRun):
     def disturb(self, data: st.DataObject) -> None:
         disturbances: list[Callable[[], None]] = [
             self.crash,
-            self.world.engine.flush,
+            data.draw(st.sampled_from(self.world.engines)).flush,
             self.log_is_full,
             lambda: self.sweep(alone=data.draw(st.booleans())),
             self.sweep_what_is_remembered,

@@ -3,7 +3,7 @@
 import pytest
 
 from fastnode.queue import api
-from tests.unit.queue.fifo_letters import Letters, message_rows
+from tests.unit.queue.fifo_letters import Letters, message_rows, ring
 from tests.unit.queue.test_dead_letters import arn, bodies, policy, set_policy
 from tests.unit.queue.test_move_tasks import start, tasks
 
@@ -46,6 +46,22 @@ def test_a_task_leaves_a_locked_group(letters: Letters) -> None:
     assert task.approximate_number_of_messages_moved == 2
     assert letters.drain(letters.other) == {"g1": ["1", "3"]}
     assert letters.world.counts(letters.target) == (1, 1, 0)
+
+
+def test_a_group_that_is_free_again_before_the_end_is_moved_too(letters: Letters) -> None:
+    """Groups are moved in the order of their ids; those that were passed are looked at again."""
+    world, target = letters.world, letters.target
+    for group in "abc":
+        world.put(group, group, url=target)
+    (held,) = world.get(limit=1, timeout=600, url=target)
+    assert held.body == "a"
+    start(world, target, letters.other, rate=1)
+    world.advance(1_500)
+    assert world.counts(letters.other) == (2, 0, 0)
+    world.change(target, held.receipt_handle, 0)
+    world.advance(5_000)
+    (task,) = tasks(world, target)
+    assert (task.status, task.approximate_number_of_messages_moved) == ("COMPLETED", 3)
 
 
 def test_a_task_keeps_its_rate_and_leaves_what_comes_later(letters: Letters) -> None:
@@ -112,7 +128,9 @@ def test_crashes_at_any_step_of_a_task_keep_order_and_counts(first: int) -> None
         for _ in range(steps):
             world.step()
         world.crash()
+        ring(world)
     world.commit()
+    world.advance(5_000)
     (task,) = tasks(world, letters.target)
     assert (task.status, task.approximate_number_of_messages_moved) == ("COMPLETED", 40)
     assert world.counts(letters.target) == (0, 0, 0)

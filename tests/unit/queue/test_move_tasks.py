@@ -7,6 +7,7 @@ import pytest
 
 from fastnode.queue import api
 from fastnode.queue.errors import SqsError
+from tests.unit.queue.fifo_letters import ring
 from tests.unit.queue.test_dead_letters import (
     arn,
     bodies,
@@ -127,6 +128,30 @@ def test_what_comes_later_is_not_moved(world: World, names: list[str]) -> None:
     world.advance(10_000)
     assert tasks(world, target)[0].status == "COMPLETED"
     assert drain(world, target) == ["later"]
+
+
+@pytest.mark.parametrize("tenant", [None, "noisy"], ids=["plain", "fair"])
+def test_younger_messages_in_front_hide_no_older_ones(
+    world: World, names: list[str], tenant: str | None
+) -> None:
+    """What was delayed is delivered before what nobody has received, however young it is."""
+    _, target, other = names
+
+    def send(body: str, delay_seconds: int | None = None) -> None:
+        request = api.SendMessageRequest(target, body, delay_seconds, message_group_id=tenant)
+        world.call("SendMessage", request)
+
+    for number in range(30):
+        send(f"old{number}")
+    world.advance(1)
+    start(world, target, other, rate=10)
+    for number in range(20):
+        send(f"young{number}", 1)
+    world.advance(10_000)
+    (task,) = tasks(world, target)
+    assert (task.status, task.approximate_number_of_messages_moved) == ("COMPLETED", 30)
+    assert drain(world, other) == [f"old{number}" for number in range(30)]
+    assert sorted(drain(world, target)) == sorted(f"young{number}" for number in range(20))
 
 
 def test_messages_in_flight_stay(world: World, names: list[str]) -> None:
@@ -330,7 +355,9 @@ def test_crashes_at_any_step_keep_every_message_and_every_count(first: int) -> N
         for _ in range(steps):
             world.step()
         world.crash()
+        ring(world)
     world.commit()
+    world.advance(5_000)
     (task,) = tasks(world, target)
     assert (task.status, task.approximate_number_of_messages_moved) == ("COMPLETED", 40)
     assert world.counts(target) == (0, 0, 0)

@@ -103,7 +103,7 @@ class DrivenNode(Node):
             if self.driver.reading:
                 self.driver.ask(self.clock_ns)
             self.driver.propose([0])
-            for to, packet in self.driver.turn():
+            for to, packet in self.driver.turn().sends:
                 self.cluster.send(self.number, to, packet)
             self._look_up_role()
             is_idle = not self.raft.persist_step() and not self.driver.is_persisting

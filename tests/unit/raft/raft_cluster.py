@@ -175,7 +175,7 @@ class Node:
             if context is not None and self._is_leader_now():
                 self.raft.read_index(0, context)
                 self.round_count += 1
-            sends, committed, reads, roles, is_persisting = self.raft.ready()
+            sends, committed, reads, roles, is_persisting, *_ = self.raft.ready()
             for _group, role, term, _leader in roles:
                 self._change_role(role, term)
             for _group, context, index in reads:

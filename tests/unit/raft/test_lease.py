@@ -186,11 +186,11 @@ def test_an_idle_group_sends_no_rounds() -> None:
 def test_a_single_voter_confirms_at_once() -> None:
     raft = RaftGroups(1, "", 1, voters=[1], applied=[0], manual=True, disk=SimDisk(1))
     reads, read = Reads(1_000, 10), Told()
-    _, _, _, roles, _ = raft.ready()
+    roles = raft.ready()[3]
     for _group, role, term, _leader in roles:
         reads.change_role(role, term)
     assert raft.persist_step()
-    _, committed, _, _, _ = raft.ready()
+    committed = raft.ready()[1]
     raft.applied([(0, committed[-1][1])])
     reads.wait(read)
     context = reads.take_round(1)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fastnode.store.engine import BLOB_BYTES_MIN, EngineError, EngineShared, RocksEngine
+from fastnode.store.engine import EngineError, RocksEngine
+from fastnode.store.engine_options import BLOB_BYTES_MIN, EngineShared
 
 ROWS = [(b"!a", b"small"), (b"!b", bytes(BLOB_BYTES_MIN))]
 

@@ -12,7 +12,8 @@ from fastnode import native
 from fastnode.clock import GroupClock
 from fastnode.native import ADD, DELETE, DROP, FRESH_PUT, MAX, PUT
 from fastnode.store.checksum import EMPTY_STATE, state_checksum
-from fastnode.store.engine import BLOB_BYTES_MIN, Engine, EngineShared, RocksEngine
+from fastnode.store.engine import Engine, RocksEngine
+from fastnode.store.engine_options import BLOB_BYTES_MIN, EngineShared
 from fastnode.store.group import Group
 from fastnode.store.memory_engine import MemoryEngine
 from tests.world import FakeClock

@@ -10,13 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fastnode.store.engine import (
-    BLOB_BYTES_MIN,
-    Engine,
-    EngineShared,
-    RocksEngine,
-    WriteStalled,
-)
+from fastnode.store.engine import Engine, RocksEngine, WriteStalled
+from fastnode.store.engine_options import BLOB_BYTES_MIN, EngineShared
 from fastnode.store.memory_engine import MemoryEngine
 
 Row = tuple[bytes, bytes]

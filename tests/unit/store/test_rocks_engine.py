@@ -11,14 +11,8 @@ from pathlib import Path
 import pytest
 
 from fastnode.errors import DiskFull
-from fastnode.store.engine import (
-    EngineCorrupt,
-    EngineError,
-    EngineShared,
-    RocksEngine,
-    WriteStalled,
-    typed_error,
-)
+from fastnode.store.engine import EngineCorrupt, EngineError, RocksEngine, WriteStalled, typed_error
+from fastnode.store.engine_options import EngineShared
 
 ROOT = Path(__file__).parents[3]
 
@@ -169,7 +163,8 @@ def test_misuse_keeps_its_own_type(tmp_path: Path) -> None:
 CHILD = """
 import os, sys
 from pathlib import Path
-from fastnode.store.engine import EngineShared, RocksEngine, WriteStalled
+from fastnode.store.engine import RocksEngine, WriteStalled
+from fastnode.store.engine_options import EngineShared
 
 engine = RocksEngine(Path(sys.argv[1]), EngineShared(), memtable_bytes=256 << 10)
 for number in range(3_000):

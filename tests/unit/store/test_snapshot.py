@@ -17,7 +17,8 @@ from fastnode.native import PUT
 from fastnode.store import snapshot, swap
 from fastnode.store.apply import Position
 from fastnode.store.checksum import StateChecksum, state_checksum
-from fastnode.store.engine import BLOB_BYTES_MIN, EngineShared, RocksEngine
+from fastnode.store.engine import RocksEngine
+from fastnode.store.engine_options import BLOB_BYTES_MIN, EngineShared
 from fastnode.store.group import Group
 from fastnode.store.snapshot import (
     CHUNK_BYTES_MAX,

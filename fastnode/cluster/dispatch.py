@@ -1,0 +1,88 @@
+"""Here or there: runs a call's handler where its queue is led.
+
+Alone in its cluster a node leads everything, and nothing here costs it anything. Otherwise a call
+is carried to the leader of its home group, once: whoever carries it out does not pass it on.
+"""
+
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from fastnode import config
+from fastnode.cluster.call_codec import (
+    decode_call,
+    decode_result,
+    encode_call,
+    encode_error,
+    encode_result,
+)
+from fastnode.cluster.courier import FORWARDED, Courier
+from fastnode.errors import NotLed, OperationError, PlanAgain
+from fastnode.flow import Suspension, start
+from fastnode.queue.caller import Call
+from fastnode.queue.errors import SqsError
+from fastnode.queue.homes import home_of
+from fastnode.queue.operations import Operation
+from fastnode.queue.service import Service
+
+Handling = Coroutine[Suspension, Any, Any]
+
+
+class Incoming(Protocol):
+    """A call of another node, which is answered once."""
+
+    def answer(self, status: int, payload: bytes) -> bool: ...
+
+
+class Dispatcher:
+    def __init__(self, service: Service, courier: Courier) -> None:
+        self._service = service
+        self._courier = courier
+        self.is_alone = True
+
+    def handle(self, operation: Operation, call: Call, request: Any) -> Handling:
+        if self.is_alone:
+            return operation.handler(self._service, call, request)
+        return self._dispatched(operation, call, request)
+
+    async def _dispatched(self, operation: Operation, call: Call, request: Any) -> Any:
+        payload = b""
+        for _ in range(config.PLANS_MAX):
+            home = home_of(self._service, call.caller, operation.name, request)
+            try:
+                if home is None or home.is_ready:
+                    return await operation.handler(self._service, call, request)
+                payload = payload or encode_call(call, request)
+                answer = await self._courier.carry(home, FORWARDED, payload, call)
+                return decode_result(call, *answer)
+            except NotLed:
+                # Nothing was written. The lead has just come here, or gone from here.
+                continue
+        raise NotLed("the queue's group changes its leader too often")
+
+    # --- for other nodes -----------------------------------------------------------------------
+
+    def execute(self, payload: bytes, incoming: Incoming) -> Call:
+        """Carry out a call that another node took; it may leave by the result's `leave`."""
+        call, operation, request = decode_call(payload)
+
+        def finish(result: Any, error: BaseException | None) -> None:
+            if error is None:
+                incoming.answer(*encode_result(call, result))
+            elif isinstance(error, SqsError | OperationError):
+                incoming.answer(*encode_error(error))
+            else:
+                raise error
+
+        start(self._executed(operation, call, request), finish)
+        return call
+
+    async def _executed(self, operation: Operation, call: Call, request: Any) -> Any:
+        home = home_of(self._service, call.caller, operation.name, request)
+        if home is not None and not home.is_ready:
+            raise NotLed("another node leads the queue's group")
+        for _ in range(config.PLANS_MAX - 1):
+            try:
+                return await operation.handler(self._service, call, request)
+            except PlanAgain:
+                continue
+        return await operation.handler(self._service, call, request)

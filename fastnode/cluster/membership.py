@@ -1,0 +1,349 @@
+"""Members come and go: what a node does about it, for its peers and for an operator. Shell.
+
+Consensus changes one member at a time in one group at a time, and only where the group is led. So
+whoever is asked for a change carries it to the leader of each group and waits until it sees it in
+force itself. A new member is a learner first; each leader makes it a voter when it has caught up.
+All steps can be repeated, and a change that was interrupted is finished by asking for it again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, Protocol
+
+import msgspec
+
+from fastnode import __version__, config
+from fastnode.cluster.bridge import as_future
+from fastnode.cluster.call_codec import DONE, decode_error, encode_error
+from fastnode.cluster.control_api import (
+    Addresses,
+    ClusterStatus,
+    GroupStatus,
+    Joined,
+    NodeStatus,
+    Refused,
+    SnapshotTaken,
+    merge_groups,
+)
+from fastnode.cluster.control_api import Member as MemberAddress
+from fastnode.cluster.courier import MEMBERS, Courier
+from fastnode.cluster.leads import Leads
+from fastnode.cluster.member import Member
+from fastnode.cluster.member_records import (
+    MemberRecord,
+    decode_record,
+    encode_record,
+    load_records,
+    record_key,
+)
+from fastnode.datadir import DataDir
+from fastnode.errors import Busy, NotLed, OperationError, Unavailable
+from fastnode.flow import start
+from fastnode.peers.calls import IncomingCall
+from fastnode.raft.groups import MemberChange
+from fastnode.store.group import Group
+
+_RETRY_SECONDS: Final = 0.05
+_CHANGE_SECONDS: Final = 15.0
+_LEARNER_ENTRIES_BEHIND_MAX: Final = 100
+log: Final = logging.getLogger("fastnode.cluster")
+
+
+class Consensus(Protocol):
+    def propose_members(self, group: int, change: MemberChange, node: int) -> None: ...
+    def status(self) -> Any: ...
+
+
+class Operator:
+    """The cluster as an operator sees it through this node, whoever leads."""
+
+    def __init__(self, membership: "Membership") -> None:
+        self.status = membership.merged_status
+        self.add = membership.add
+        self.remove = membership.remove
+        self.transfer = membership.transfer_some
+        self.snapshot = membership.snapshot
+
+
+class Step(msgspec.Struct, frozen=True, array_like=True):
+    """Something to be done where a group is led."""
+
+    kind: Literal["add-learner", "remove", "record", "transfer"]
+    group: int
+    node: int
+    record: bytes = b""
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode_step: Final = msgspec.msgpack.Decoder(Step).decode
+
+
+class Membership:
+    def __init__(
+        self,
+        data: DataDir,
+        groups: Sequence[Group],
+        raft: Consensus,
+        member: Member,
+        leads: Leads,
+        courier: Courier,
+        new_request: Callable[[], bytes],
+    ) -> None:
+        self._data = data
+        self._groups = groups
+        self._raft = raft
+        self._member = member
+        self._leads = leads
+        self._courier = courier
+        self._new_request = new_request
+        # Asks another node for its view.
+        self.hear: Callable[[int], Any] | None = None
+        self.take: Callable[[int], Any] | None = None
+
+    # --- for peers and operators -------------------------------------------------------------
+
+    async def join(self, node: int, incarnation: bytes, addresses: Addresses) -> Joined:
+        known = load_records(self._groups[0]).get(node)
+        if known is not None and known.is_removed:
+            raise Refused(f"node {node} was removed: join under another --node-id")
+        is_voter = any(node in voters for voters, _ in self._member.members.values())
+        if is_voter and known is not None and known.incarnation not in (b"", incarnation):
+            raise Refused(
+                f"there is a node {node} already, with another data directory: "
+                "remove it, and join under another --node-id"
+            )
+        await self._record(MemberRecord(node, addresses.raft, incarnation))
+        await self._learn(node)
+        members = tuple(
+            MemberAddress(one.node, one.incarnation, Addresses(one.raft))
+            for one in load_records(self._groups[0]).values()
+            if not one.is_removed
+        )
+        return Joined(bytes.fromhex(self._data.cluster_id), len(self._groups), members)
+
+    async def add(self, node: int, raft: str) -> None:
+        """Expect a node: when it starts with --join it is let in, under a number that was removed
+        too.
+        """
+        await self._record(MemberRecord(node, raft))
+        await self._learn(node)
+
+    async def promote(self, node: int) -> None:
+        raise Refused(f"node {node} becomes a voter by itself when it has caught up")
+
+    async def remove(self, node: int) -> None:
+        known = load_records(self._groups[0]).get(node)
+        if known is None and node not in self._member.known_nodes():
+            raise Refused(f"there is no node {node}")
+        if len(self._member.voters) == 1 and node in self._member.voters:
+            raise Refused(f"node {node} is the only voter: add another one first")
+        for group in self._groups:
+            await self._until(group, Step("remove", group.number, node), self._is_out(node, group))
+        raft = known.raft if known is not None else ""
+        incarnation = known.incarnation if known is not None else b""
+        await self._record(MemberRecord(node, raft, incarnation, is_removed=True))
+
+    async def transfer(self, group: int, to: int) -> None:
+        await self.transfer_some(group, to)
+
+    async def transfer_some(self, group: int | None, to: int) -> list[int]:
+        """The groups that `to` leads now and did not lead before."""
+        if to not in self._member.voters:
+            raise Refused(f"node {to} is no voter")
+        chosen = self._groups if group is None else [self._group(group)]
+        moved = [one for one in chosen if one.leader != to]
+        for one in moved:
+            await self._until(one, Step("transfer", one.number, to), self._is_led(to, one))
+        return [one.number for one in moved]
+
+    async def snapshot(self, group: int | None) -> list[SnapshotTaken]:
+        chosen = self._groups if group is None else [self._group(group)]
+        return [await self.take_snapshot(one.number) for one in chosen]
+
+    async def take_snapshot(self, group: int) -> SnapshotTaken:
+        assert self.take is not None
+        taken: SnapshotTaken = await self.take(group)
+        return taken
+
+    async def merged_status(self) -> ClusterStatus:
+        """With what leaders say of their groups, as far as they answer."""
+        others = [node for node in self._member.known_nodes() if node != self._data.node_id]
+        heard = await asyncio.gather(*map(self._heard, others))
+        return merge_groups(self.status(), [one for one in heard if one is not None])
+
+    def status(self) -> ClusterStatus:
+        records = load_records(self._groups[0])
+        nodes = sorted({*self._member.known_nodes(), self._data.node_id})
+        rows = self._raft.status()["groups"]
+        return ClusterStatus(
+            bytes.fromhex(self._data.cluster_id),
+            self._data.node_id,
+            tuple(self._node_status(node, records.get(node)) for node in nodes),
+            tuple(_group_status(number, row) for number, row in enumerate(rows)),
+        )
+
+    # --- in the background -------------------------------------------------------------------
+
+    async def tend(self) -> None:
+        """Until cancelled: make voters of learners, write down who is there, know where."""
+        while True:
+            await asyncio.sleep(config.TEND_SECONDS)
+            self._member.follow_records(load_records(self._groups[0]))
+            self._promote_learners()
+            if self._groups[0].is_ready:
+                await self._write_down()
+
+    def _promote_learners(self) -> None:
+        for number, row in enumerate(self._raft.status()["groups"]):
+            for node in row["learners"] if self._groups[number].is_ready else ():
+                peer = row["peers"].get(node)
+                if peer is None or not peer["recent_active"] or peer["state"] != "replicate":
+                    continue
+                if row["last"] - peer["match"] > _LEARNER_ENTRIES_BEHIND_MAX:
+                    continue
+                try:
+                    self._raft.propose_members(number, "add-voter", node)
+                except OperationError as error:
+                    fields = {"group": number, "node": node, "why": str(error)}
+                    log.debug("a learner is no voter yet", extra=fields)
+
+    async def _write_down(self) -> None:
+        """Members that began the cluster together are known by their links first."""
+        records = load_records(self._groups[0])
+        for node, raft, incarnation in self._member.linked():
+            known = records.get(node)
+            if known is None or (not known.incarnation and not known.is_removed):
+                try:
+                    address = raft if known is None else known.raft
+                    await self._record(MemberRecord(node, address, incarnation))
+                except OperationError as error:
+                    log.debug("a member is not written down yet: %s", error)
+
+    # --- one step at a group's leader ----------------------------------------------------------
+
+    def serve(self, payload: bytes, incoming: IncomingCall) -> None:
+        """A step that another node asks for."""
+
+        def finish(_result: object, error: BaseException | None) -> None:
+            if error is None:
+                incoming.answer(DONE, b"")
+            elif isinstance(error, OperationError):
+                incoming.answer(*encode_error(error))
+            else:
+                raise error
+
+        start(self._perform(_decode_step(payload)), finish)
+
+    async def _perform(self, step: Step) -> None:
+        group = self._groups[step.group]
+        if not group.is_ready:
+            raise NotLed("another node leads the group")
+        if step.kind == "record":
+            record = decode_record(step.record)
+            txn = group.begin(self._new_request())
+            txn.put(record_key(record.node), step.record)
+            await group.submit(txn)
+        elif step.kind == "transfer":
+            self._leads.transfer(group, step.node)
+        elif step.kind == "remove" and step.node == self._data.node_id:
+            # Whoever removes itself could not see the end of it.
+            self._leads.give_away_now(group)
+        else:
+            assert step.kind in ("add-learner", "remove")
+            self._raft.propose_members(step.group, step.kind, step.node)
+
+    async def _carry(self, step: Step) -> None:
+        group = self._groups[step.group]
+        if group.is_ready:
+            await self._perform(step)
+            return
+        status, payload = await self._courier.carry(group, MEMBERS, _encode(step))
+        if status != DONE:
+            raise decode_error(status, payload)
+
+    async def _record(self, record: MemberRecord) -> None:
+        stored = encode_record(record)
+        step = Step("record", 0, record.node, stored)
+        key = record_key(record.node)
+        await self._until(self._groups[0], step, lambda: self._groups[0].get(key) == stored)
+
+    async def _learn(self, node: int) -> None:
+        for group in self._groups:
+            step = Step("add-learner", group.number, node)
+            await self._until(group, step, self._is_in(node, group))
+
+    async def _until(self, group: Group, step: Step, is_done: Callable[[], bool]) -> None:
+        """Ask for the step until it is seen to be done, here."""
+        deadline = asyncio.get_running_loop().time() + _CHANGE_SECONDS
+        why = ""
+        while not is_done():
+            if asyncio.get_running_loop().time() > deadline:
+                text = f"group {group.number}: not done in time {why}"
+                raise Unavailable(f"{text}: see `fastnode cluster status`, and ask again")
+            try:
+                await as_future(self._carry(step))
+                await self._seen(is_done)
+            except (Busy, NotLed, Unavailable) as error:
+                why = f"({error})"
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _seen(self, is_done: Callable[[], bool]) -> None:
+        for _ in range(20):
+            if is_done():
+                return
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    def _is_in(self, node: int, group: Group) -> Callable[[], bool]:
+        return lambda: any(node in some for some in self._member.members[group.number])
+
+    def _is_out(self, node: int, group: Group) -> Callable[[], bool]:
+        return lambda: not any(node in some for some in self._member.members[group.number])
+
+    def _is_led(self, node: int, group: Group) -> Callable[[], bool]:
+        return lambda: group.leader == node
+
+    def _group(self, number: int) -> Group:
+        if number >= len(self._groups):
+            raise Refused(f"there is no group {number}: they are 0 to {len(self._groups) - 1}")
+        return self._groups[number]
+
+    # --- what is known -------------------------------------------------------------------------
+
+    async def _heard(self, node: int) -> ClusterStatus | None:
+        if self.hear is None or self._member.link_to(node) is None:
+            return None
+        try:
+            heard: ClusterStatus = await self.hear(node)
+        except OperationError as error:
+            log.info("a member does not tell its state: %s", error, extra={"node": node})
+            return None
+        return heard
+
+    def _node_status(self, node: int, record: MemberRecord | None) -> NodeStatus:
+        raft = "" if record is None else record.raft
+        identity, offset_ns = self._member.known_of(node)
+        if identity is None:
+            return NodeStatus(node, Addresses(raft), reachable=False)
+        return NodeStatus(
+            node,
+            Addresses(raft, "", identity.sqs_url, identity.admin_url),
+            reachable=True,
+            version=identity.version or __version__,
+            capabilities=identity.capabilities,
+            clock_offset_ms=None if offset_ns is None else offset_ns // 1_000_000,
+        )
+
+
+def _group_status(number: int, row: Mapping[str, Any]) -> GroupStatus:
+    lag = {node: row["last"] - peer["match"] for node, peer in row["peers"].items()}
+    return GroupStatus(
+        number,
+        row["leader"],
+        row["term"],
+        row["commit"],
+        row["applied"],
+        tuple(row["voters"]),
+        tuple(row["learners"]),
+        lag,
+    )

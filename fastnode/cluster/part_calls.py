@@ -1,0 +1,63 @@
+"""Parts of calls to and from other nodes: the codec, and the way to the leader.
+
+What a part is, `queue/parts.py` says.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from fastnode import config
+from fastnode.cluster.call_codec import DONE, decode_error, encode_error
+from fastnode.cluster.courier import PARTS, Courier
+from fastnode.errors import OperationError, PlanAgain
+from fastnode.flow import start
+from fastnode.peers.calls import IncomingCall
+from fastnode.queue.caller import Call, Caller
+from fastnode.queue.errors import SqsError
+from fastnode.queue.part_handlers import PartWorker
+from fastnode.queue.parts import ANSWERS, ANY_PART, Part
+from fastnode.store.group import Group
+
+# Whoever asks for a part has checked who its client is.
+_PEER: Final = Caller("", "", "", "")
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode_part: Final = msgspec.msgpack.Decoder(ANY_PART).decode
+_ANSWERS: Final[Mapping[type[Part], Any]] = {
+    kind: msgspec.msgpack.Decoder(answer).decode for kind, answer in ANSWERS.items()
+}
+
+
+async def ask(courier: Courier, group: Group, part: Part, call: Call | None = None) -> Any:
+    """What the group's leader answers; raises what it raises."""
+    status, payload = await courier.carry(group, PARTS, _encode(part), call)
+    if status != DONE:
+        raise decode_error(status, payload)
+    return _ANSWERS[type(part)](payload)
+
+
+def serve(worker: PartWorker, payload: bytes, incoming: IncomingCall) -> None:
+    """Do a part for another node and answer it."""
+    call = Call(_PEER, "", "")
+
+    def finish(result: Any, error: BaseException | None) -> None:
+        if error is None:
+            incoming.answer(DONE, _encode(result))
+        elif isinstance(error, SqsError | OperationError):
+            incoming.answer(*encode_error(error))
+        else:
+            raise error
+
+    start(_performed(worker, _decode_part(payload), call), finish)
+    if not incoming.is_answered:
+        incoming.on_cancel = call.leave
+
+
+async def _performed(worker: PartWorker, part: Part, call: Call) -> Any:
+    for _ in range(config.PLANS_MAX - 1):
+        try:
+            return await worker.perform(part, call)
+        except PlanAgain:
+            continue
+    return await worker.perform(part, call)

@@ -1,0 +1,58 @@
+"""What a receive claims, before its transaction says whether it gets it."""
+
+from typing import Final, NamedTuple
+
+from fastnode import config
+from fastnode.native import MESSAGE_MOVED, MessageRecord, MessageState
+from fastnode.queue.message_attributes import Moved, decode_extras
+
+# A receive that meets more expired or latched messages than this leaves the rest to the next one.
+PASSED_OVER_MAX: Final = 64
+# One transaction creates no more messages than a sequence number has room for.
+DEAD_MAX: Final = config.TRANSACTION_MESSAGES_MAX
+
+
+class Taken(NamedTuple):
+    """A message that a receive claims. `state` is None if nobody has received it before."""
+
+    position: int
+    stored: bytes
+    record: MessageRecord
+    state: MessageState | None
+
+    @property
+    def moved(self) -> Moved | None:
+        """What it brought along, if it came from another queue."""
+        is_moved = self.record.flags & MESSAGE_MOVED
+        return decode_extras(self.record.extras).moved if is_moved else None
+
+    @property
+    def receives_here(self) -> int:
+        """How often this queue handed it out; what it brought along does not count."""
+        if self.state is None:
+            return 0
+        moved = self.moved
+        return self.state.receive_count - (moved.receive_count if moved else 0)
+
+
+class Choice(NamedTuple):
+    """What a receive claims: to deliver, to remove, and to move to the dead-letter queue."""
+
+    messages: list[Taken]
+    expired: list[Taken]
+    dead: list[Taken]
+
+    @property
+    def all(self) -> list[Taken]:
+        return self.messages + self.expired + self.dead
+
+    @property
+    def is_cut_short(self) -> bool:
+        """There may be more behind what had to be passed over."""
+        return len(self.expired) >= PASSED_OVER_MAX or len(self.dead) >= DEAD_MAX
+
+
+class Counts(NamedTuple):
+    visible: int
+    in_flight: int
+    delayed: int

@@ -1,0 +1,85 @@
+"""Received messages as the client sees them."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from fastnode import native
+from fastnode.native import MessageState
+from fastnode.queue.api import Message
+from fastnode.queue.choice import Taken
+from fastnode.queue.digest import attributes_md5
+from fastnode.queue.fifo_send import sequence_number
+from fastnode.queue.live import LiveQueue
+from fastnode.queue.message_attributes import (
+    TRACE_HEADER,
+    MessageExtras,
+    decode_extras,
+    wire_values,
+)
+from fastnode.queue.receive_one import Received
+from fastnode.queue.validate import ValidReceive
+
+
+def answers(received: Sequence[Received], valid: ValidReceive) -> list[Message]:
+    return [
+        _answer(part.queue, valid, *pair)
+        for part in received
+        for pair in zip(part.messages, part.states, strict=True)
+    ]
+
+
+def _answer(queue: LiveQueue, valid: ValidReceive, taken: Taken, state: MessageState) -> Message:
+    record = taken.record
+    extras = decode_extras(record.extras)
+    selected = valid.selector.select(extras.attributes)
+    return Message(
+        message_id=native.message_id_text(record.message_id),
+        receipt_handle=native.encode_receipt(
+            queue.receipt_secret,
+            queue.generation,
+            record.message_id,
+            state.nonce,
+            queue.partition,
+        ),
+        md5_of_body=record.body_md5.hex(),
+        body=record.body.decode(),
+        attributes=_system_attributes(queue, valid.system_names, taken, state, extras),
+        md5_of_message_attributes=attributes_md5(selected),
+        message_attributes=wire_values(selected),
+    )
+
+
+_SEQUENCE_NUMBER: Final = "SequenceNumber"
+
+
+def _source_arn(extras: MessageExtras) -> str | None:
+    return extras.moved.source_arn if extras.moved else None
+
+
+_SystemValue = Callable[[Taken, MessageState, MessageExtras], str | None]
+_SYSTEM_VALUES: Final[dict[str, _SystemValue]] = {
+    "SenderId": lambda taken, _state, _extras: taken.record.sender,
+    "SentTimestamp": lambda taken, _state, _extras: str(taken.record.sent_ms),
+    "ApproximateReceiveCount": lambda _taken, state, _extras: str(state.receive_count),
+    "ApproximateFirstReceiveTimestamp": lambda _taken, state, _extras: str(state.first_receive_ms),
+    "MessageGroupId": lambda _taken, _state, extras: extras.group_id,
+    "MessageDeduplicationId": lambda _taken, _state, extras: extras.deduplication_id,
+    "DeadLetterQueueSourceArn": lambda _taken, _state, extras: _source_arn(extras),
+    TRACE_HEADER: lambda _taken, _state, extras: extras.trace_header,
+}
+
+
+def _system_attributes(
+    queue: LiveQueue,
+    names: frozenset[str],
+    taken: Taken,
+    state: MessageState,
+    extras: MessageExtras,
+) -> dict[str, str]:
+    if not names:
+        return {}
+    values = ((n, of(taken, state, extras)) for n, of in _SYSTEM_VALUES.items() if n in names)
+    shown = {name: value for name, value in values if value is not None}
+    if queue.settings.is_fifo and _SEQUENCE_NUMBER in names:
+        shown[_SEQUENCE_NUMBER] = sequence_number(queue, taken.position)
+    return shown

@@ -1,0 +1,89 @@
+"""A cluster that grows from one node to three, replaces a dead one and shrinks, under load."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.harness import Cluster, Member, eventually, run_command
+from tests.cluster.network import Loopback
+from tests.cluster.replicas import verify_replicas
+from tests.cluster.workload import under_load
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Node 1, alone."""
+    network = Loopback()
+    with closing(network), Cluster(tmp_path, network) as made:
+        made.add(1)
+        made.start()
+        made.await_ready()
+        yield made
+
+
+def join(cluster: Cluster, number: int) -> Member:
+    """It comes as a learner, catches up and becomes a voter by itself."""
+    voters = {*cluster.members, number}
+    joined = cluster.add(number, "--join", cluster.network.place(1).raft)
+    joined.start()
+    cluster.await_voters(voters)
+    cluster.await_ready(number)
+    return joined
+
+
+def remove(cluster: Cluster, number: int) -> None:
+    """By the operator's command, given to node 1; whether the node lives does not matter."""
+    admin = cluster.network.place(1).admin
+    ended = run_command("cluster", "remove", str(number), "--admin", admin)
+    assert ended.returncode == 0, ended.stderr
+    removed = cluster.members.pop(number)
+    if removed.is_started:
+        removed.kill()
+    cluster.await_voters(cluster.members)
+
+
+@pytest.mark.timeout(200)
+def test_one_to_three_replace_and_back_to_three_under_load(cluster: Cluster) -> None:
+    with under_load(cluster, "growing") as load:
+        join(cluster, 2)
+        load.await_progress()
+        third = join(cluster, 3)
+        cluster.await_leaders()
+        load.await_progress()
+        third.kill()
+        load.await_progress()
+        remove(cluster, 3)
+        load.await_progress()
+        join(cluster, 4)
+        cluster.await_leaders()
+    verify_replicas(cluster)
+
+
+@pytest.mark.timeout(200)
+def test_three_shrink_to_one_under_load(cluster: Cluster) -> None:
+    with under_load(cluster, "shrinking") as load:
+        for number in (2, 3):
+            join(cluster, number)
+        removed = cluster.members[3]
+        remove(cluster, 3)
+        load.await_progress()
+        come_back_removed(cluster, removed)
+        remove(cluster, 2)
+        load.await_progress()
+    verify_replicas(cluster)
+
+
+def come_back_removed(cluster: Cluster, removed: Member) -> None:
+    """A node that was removed does not vote, serve or disturb when somebody starts it again."""
+    with removed.ended():
+        offset = len(removed.stderr())
+        removed.launch()
+        eventually(
+            "the removed node ends or listens",
+            lambda: removed.process.poll() is not None or removed.has_listener(),
+        )
+        removed.await_line("was removed|not a member", offset)
+        assert not removed.is_ready()
+    cluster.await_voters(cluster.members)
