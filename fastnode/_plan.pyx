@@ -22,6 +22,7 @@ from fastnode._core import encode_transaction as _encode_transaction
 from fastnode._core import message_id as _message_id
 from fastnode._core import message_id_text as _message_id_text
 from fastnode._keys import message_key as _message_key
+from fastnode._keys import text as _text
 
 cdef object _PlannedSend = _ref.PlannedSend
 cdef object _APPLIED = _occ_types.APPLIED
@@ -29,6 +30,8 @@ cdef long _KIND_PUT = _core_types.PUT
 cdef long _KIND_FRESH_PUT = _core_types.FRESH_PUT
 cdef object _ADD = _core_types.ADD
 cdef object _FRESH_PUT = _core_types.FRESH_PUT
+cdef object _PUT = _core_types.PUT
+cdef object _TOUCH = _core_types.TOUCH
 cdef object _new = tuple.__new__
 # The delta of a counter by the number of messages; a transaction creates at most sixteen.
 cdef list _DELTAS = [count.to_bytes(8, "big", signed=True) for count in range(17)]
@@ -147,6 +150,48 @@ def plan_sends(
     writes.append((_ADD, total_key, _DELTAS[entry]))
     cdef bytes encoded = _encode_transaction(
         request, start_ts, commit_ts, 0, (1 << entry) - 1, (generation_key,), writes
+    )
+    return encoded, planned
+
+
+def plan_fifo_sends(
+    bytes request not None,
+    uint64_t start_ts,
+    uint64_t commit_ts,
+    keys not None,
+    str sender not None,
+    messages not None,
+):
+    cdef bytes generation_key, total_key, data_prefix, group_prefix, head_prefix, dedup, ages
+    generation_key, total_key, data_prefix, group_prefix, head_prefix, dedup, ages = keys
+    cdef list planned = []
+    cdef list writes = []
+    cdef int mask = 0, entry
+    cdef bytes dedup_key, extras, body, identity, digest, record, place, group
+    cdef str group_id
+    cdef object position = (<object>commit_ts) << 16
+    for entry, group_id, dedup_key, extras, body in messages:
+        identity = _message_id(commit_ts, entry, request)
+        digest = digest_of(body)
+        record = _encode_message(0, identity, commit_ts >> 16, digest, sender, extras, body)
+        place, group = _message_key(b"", commit_ts, entry), _text(group_id)
+        writes.append((_FRESH_PUT, data_prefix + place, record))
+        writes.append((_FRESH_PUT, group_prefix + group + place, b""))
+        writes.append((_TOUCH, head_prefix + group, b""))
+        writes.append((_PUT, dedup_key, identity + place))
+        writes.append((_FRESH_PUT, ages + place + dedup_key[len(dedup):], b""))
+        planned.append(
+            _new(
+                _PlannedSend,
+                (_message_id_text(identity), hexadecimal(digest), position + entry, record),
+            )
+        )
+        mask |= 1 << entry
+    if len(planned) >= len(_DELTAS):
+        raise ValueError("a transaction creates at most 16 messages")
+    writes.append((_ADD, total_key, _DELTAS[len(planned)]))
+    cdef bytes encoded = _encode_transaction(
+        request, start_ts, commit_ts, 0, mask, (generation_key,), writes
     )
     return encoded, planned
 

@@ -1,4 +1,4 @@
-"""The plain version of planning a send (text, ids, digests, records, transaction) and of writing.
+"""The plain version of planning sends (text, ids, digests, records, transaction) and of writing.
 
 `_plan.pyx` does the same in C. Delayed messages are not planned here: they have state and a timer
 from the start, and `queue/send.py` plans them write by write.
@@ -10,15 +10,17 @@ from typing import Final, NamedTuple
 
 from fastnode._core_ref import (
     ADD,
+    ENTRIES_MAX,
     FRESH_PUT,
     PUT,
+    TOUCH,
     Transaction,
     encode_message,
     encode_transaction,
     message_id,
     message_id_text,
 )
-from fastnode._keys_ref import message_key
+from fastnode._keys_ref import message_key, text
 from fastnode._occ_ref import APPLIED
 
 _CONTROLS: Final = bytes(set(range(0x20)) - {0x09, 0x0A, 0x0D})
@@ -91,4 +93,63 @@ def plan_sends(
     writes.append((ADD, total_key, len(planned).to_bytes(8, "big", signed=True)))
     mask = (1 << len(planned)) - 1
     reads = (generation_key,)
+    return encode_transaction(request, start_ts, commit_ts, 0, mask, reads, writes), planned
+
+
+class FifoKeys(NamedTuple):
+    """Where a FIFO queue, or a partition of one, keeps what a send writes: two keys, and how the
+    keys of each family begin.
+    """
+
+    generation: bytes
+    total: bytes
+    data: bytes
+    group: bytes
+    head: bytes
+    dedup: bytes
+    dedup_age: bytes
+
+
+class FifoDraft(NamedTuple):
+    """A message to be stored: its number in the call, its group, its deduplication key."""
+
+    entry: int
+    group_id: str
+    dedup_key: bytes
+    extras: bytes
+    body: bytes
+
+
+def plan_fifo_sends(
+    request: bytes,
+    start_ts: int,
+    commit_ts: int,
+    keys: FifoKeys,
+    sender: str,
+    messages: Sequence[FifoDraft],
+) -> tuple[bytes, list[PlannedSend]]:
+    """As `plan_sends`, for messages that nobody has sent before: each is filed under its group,
+    touches it, and leaves a deduplication row with one that tells its age.
+    """
+    planned: list[PlannedSend] = []
+    writes: list[tuple[int, bytes, bytes]] = []
+    mask = 0
+    for entry, group_id, dedup_key, extras, body in messages:
+        identity = message_id(commit_ts, entry, request)
+        digest = hashlib.md5(body, usedforsecurity=False).digest()
+        record = encode_message(0, identity, commit_ts >> 16, digest, sender, extras, body)
+        place, group = message_key(b"", commit_ts, entry), text(group_id)
+        writes.append((FRESH_PUT, keys.data + place, record))
+        writes.append((FRESH_PUT, keys.group + group + place, b""))
+        writes.append((TOUCH, keys.head + group, b""))
+        writes.append((PUT, dedup_key, identity + place))
+        age_key = keys.dedup_age + place + dedup_key[len(keys.dedup) :]
+        writes.append((FRESH_PUT, age_key, b""))
+        position = commit_ts << 16 | entry
+        planned.append(PlannedSend(message_id_text(identity), digest.hex(), position, record))
+        mask |= 1 << entry
+    if len(planned) > ENTRIES_MAX:
+        raise ValueError("a transaction creates at most 16 messages")
+    writes.append((ADD, keys.total, len(planned).to_bytes(8, "big", signed=True)))
+    reads = (keys.generation,)
     return encode_transaction(request, start_ts, commit_ts, 0, mask, reads, writes), planned

@@ -53,7 +53,7 @@ from fastnode._occ_ref import (
     Resolved,
     RetentionClass,
 )
-from fastnode._plan_ref import PlannedSend
+from fastnode._plan_ref import FifoDraft, FifoKeys, PlannedSend
 from fastnode._query_ref import (
     FLAG,
     KEY,
@@ -114,7 +114,7 @@ if COMPILED:
             tombstone_key,
         )
         from fastnode._occ import Resolver
-        from fastnode._plan import encode_text, plan_sends, write_landed
+        from fastnode._plan import encode_text, plan_fifo_sends, plan_sends, write_landed
         from fastnode._query import FormReader, XmlWriter, escape_xml, find_parameter
     except ImportError as error:
         raise ImportError(
@@ -163,7 +163,7 @@ else:
 
     # To a type checker they are two classes; tests hold them to one behaviour.
     from fastnode._occ_ref import Resolver  # type: ignore[assignment]
-    from fastnode._plan_ref import encode_text, plan_sends, write_landed
+    from fastnode._plan_ref import encode_text, plan_fifo_sends, plan_sends, write_landed
 
     # Two classes again.
     from fastnode._query_ref import (  # type: ignore[assignment]
@@ -220,6 +220,8 @@ __all__ = [
     "VALUE",
     "Element",
     "Field",
+    "FifoDraft",
+    "FifoKeys",
     "FormError",
     "FormReader",
     "MessageRecord",
@@ -257,6 +259,7 @@ __all__ = [
     "message_key",
     "parse_key",
     "partition_for",
+    "plan_fifo_sends",
     "plan_sends",
     "prefix_end",
     "queue_key",

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from fastnode import config, native
-from fastnode.native import TOUCH, MessageRecord, PlannedSend
+from fastnode.native import TOUCH, FifoDraft, FifoKeys, MessageRecord, PlannedSend
 from fastnode.queue.fifo_ready import Head, Ready
 from fastnode.queue.live import Choice, Counts, LiveQueue, Taken
 from fastnode.queue.plans import group_of
@@ -31,6 +31,11 @@ class FifoQueue(LiveQueue):
     def restart(self, generation: int) -> None:
         super().restart(generation)
         self.ready = Ready()
+        keys = self.messages
+        self.send_keys = FifoKeys(
+            *(self.keys.generation, keys.total, keys.data, keys.group),
+            *(keys.head, keys.dedup, keys.dedup_age),
+        )
 
     @property
     def is_idle(self) -> bool:
@@ -137,18 +142,22 @@ class FifoQueue(LiveQueue):
     def added(self, messages: Iterable[PlannedSend]) -> None:
         """Whoever added them reports the transaction, which knows their groups."""
 
-    def sent(self, messages: Iterable[tuple[str, int]]) -> None:
-        """Messages were stored, each (group, position). Behind others of its group a message
-        changes nothing; of a group that nobody knows, when all are known, it is the first.
+    def sent(self, drafts: Iterable[FifoDraft], messages: Iterable[PlannedSend]) -> None:
+        """Messages were stored. Behind others of its group a message changes nothing; of a group
+        that nobody knows, when all are known, it is the first.
         """
-        for group_id, position in messages:
-            if self.ready.has(group_id):
+        ready = self.ready
+        for draft, message in zip(drafts, messages, strict=True):
+            group_id, position = draft[1], message[2]
+            if ready.has(group_id):
                 continue
-            if self.ready.knows_all:
-                self.ready.put(Head(position >> 16, position, group_id))
-            else:
+            head = Head(position >> 16, position, group_id)
+            if ready.knows_all:
+                ready.put(head)
+            elif head < ready.horizon:
                 self._refresh(group_id)
-        self._wake()
+        if self.waiters:
+            self._wake()
 
     def applied(self, txn: Txn) -> None:
         touched = {key for kind, key, _ in txn.writes if kind == TOUCH}
