@@ -10,7 +10,10 @@ from typing import Final, NamedTuple
 
 from fastnode._core_ref import (
     ADD,
+    DELETE,
+    DROP,
     ENTRIES_MAX,
+    FRESH_DELETE,
     FRESH_PUT,
     PUT,
     TOUCH,
@@ -20,9 +23,13 @@ from fastnode._core_ref import (
     message_id,
     message_id_text,
 )
-from fastnode._keys_ref import message_key, text
+from fastnode._keys_ref import FAMILY_GROUP, FAMILY_STATE, message_key, text
 from fastnode._occ_ref import APPLIED
 
+_PUTS: Final = (PUT, FRESH_PUT)
+_DELETES: Final = (DELETE, FRESH_DELETE)
+# A position ends the keys of messages: commit timestamp and entry.
+POSITION_BYTES: Final = 10
 _CONTROLS: Final = bytes(set(range(0x20)) - {0x09, 0x0A, 0x0D})
 _NONCHARACTERS: Final = ("\ufffe".encode(), "\uffff".encode())
 
@@ -59,6 +66,51 @@ def write_landed(
                     put(key, value)
                 else:
                     other(kind, key, value)
+
+
+class HeadChanges(NamedTuple):
+    """What landed transactions do to group indexes and states, in order, and which heads they touch.
+
+    `touched` has head keys, in order of their first touch. `groups` has for each group, by what its
+    head key has after the family, the positions whose rows were written: True put, False deleted.
+    `states` goes by position alone: commit timestamps never repeat, so it names one message.
+    `dropped` has the ranges that are gone.
+    """
+
+    touched: dict[bytes, None]
+    groups: dict[bytes, dict[bytes, bool]]
+    states: dict[bytes, bytes | None]
+    dropped: list[tuple[bytes, bytes]]
+
+
+def head_changes(
+    transactions: Sequence[Transaction], outcomes: Sequence[tuple[int, int, int]]
+) -> HeadChanges:
+    """A dropped range is a whole family of a scope, and whoever drops one family drops them all.
+    States stay: without its row in the group index nobody asks for a message's state.
+    """
+    changes = HeadChanges({}, {}, {}, [])
+    for transaction, outcome in zip(transactions, outcomes, strict=True):
+        if outcome[0] == APPLIED:
+            for kind, key, value in transaction.writes:
+                _note_change(changes, kind, key, value)
+    return changes
+
+
+def _note_change(changes: HeadChanges, kind: int, key: bytes, value: bytes) -> None:
+    if kind == TOUCH:
+        changes.touched[key] = None
+    elif kind == DROP:
+        changes.dropped.append((key, value))
+        for group in [group for group in changes.groups if key <= FAMILY_GROUP + group < value]:
+            del changes.groups[group]
+    elif kind in _PUTS or kind in _DELETES:
+        position = key[-POSITION_BYTES:]
+        if key.startswith(FAMILY_GROUP):
+            group = key[len(FAMILY_GROUP) : -POSITION_BYTES]
+            changes.groups.setdefault(group, {})[position] = kind in _PUTS
+        elif key.startswith(FAMILY_STATE):
+            changes.states[position] = value if kind in _PUTS else None
 
 
 class PlannedSend(NamedTuple):

@@ -16,6 +16,7 @@ from fastnode.native import (
     FRESH_DELETE,
     MAX,
     TOUCH,
+    HeadChanges,
     Resolved,
     Resolver,
     Transaction,
@@ -92,12 +93,13 @@ def fill_batch(
     batch.put(APPLIED_KEY, _encode_position(after))
 
 
-def _changes(entries: Sequence[Decided]) -> heads.Changes:
+def _changes(entries: Sequence[Decided]) -> HeadChanges:
     """Gathered in a second look at the entries, so that those without groups pay nothing."""
-    changes = heads.Changes()
-    for transactions, resolved in entries:
-        native.write_landed(transactions, resolved.outcomes, changes.put, changes.write)
-    return changes
+    if len(entries) == 1:
+        return native.head_changes(entries[0].transactions, entries[0].resolved.outcomes)
+    transactions = [one for entry in entries for one in entry.transactions]
+    outcomes = [one for entry in entries for one in entry.resolved.outcomes]
+    return native.head_changes(transactions, outcomes)
 
 
 def _stored_rows(engine: Engine) -> Iterator[tuple[int, bytes]]:
