@@ -5,12 +5,13 @@ Groups take turns by the moment their first message became available. Both follo
 (`store/heads.py`); here is the mirror that makes choosing cheap, and who has taken which group.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from fastnode import config, native
 from fastnode.native import TOUCH, FifoDraft, FifoKeys, MessageRecord, PlannedSend
 from fastnode.queue.fifo_ready import Head, Ready
+from fastnode.queue.fifo_recent import Recent
 from fastnode.queue.live import Choice, Counts, LiveQueue, Taken
 from fastnode.queue.plans import group_of
 from fastnode.store.keyspace import POSITION_BYTES, split_head_key
@@ -36,6 +37,35 @@ class FifoQueue(LiveQueue):
             *(self.keys.generation, keys.total, keys.data, keys.group),
             *(keys.head, keys.dedup, keys.dedup_age),
         )
+        has_used = self.group.scan_keys(keys.dedup, native.prefix_end(keys.dedup), 1)
+        window_end_ms = self._now_ms() + config.DEDUPLICATION_MS
+        self._recent = Recent(window_end_ms if has_used else 0)
+
+    # --- deduplication -------------------------------------------------------------------------
+
+    def originals(self, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
+        """The rows of deduplication keys; None where there is none that matters any more."""
+        used = [key for key in keys if self._may_be_used(key)]
+        rows = dict(zip(used, self.group.get_many(used), strict=True)) if used else {}
+        return {key: rows.get(key) for key in keys}
+
+    def is_new(self, dedup_key: bytes) -> bool:
+        """False also if somebody is about to use it, and for a row that is too old to matter."""
+        if self.group.latches.is_held(dedup_key):
+            return False
+        return not self._may_be_used(dedup_key) or self.group.get(dedup_key) is None
+
+    def _may_be_used(self, dedup_key: bytes) -> bool:
+        recent = self._recent
+        return not recent.is_complete(self._now_ms) or recent.may_have(dedup_key)
+
+    def _now_ms(self) -> int:
+        return self.group.now() >> 16
+
+    def use(self, dedup_keys: Iterable[bytes], commit_ts: int) -> None:
+        """A transaction that puts them is submitted."""
+        for key in dedup_keys:
+            self._recent.add(key, commit_ts >> 16)
 
     @property
     def is_idle(self) -> bool:

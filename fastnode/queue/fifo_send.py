@@ -65,7 +65,7 @@ async def _store_in(
     keys = [_dedup_key(queue, valid) for _, valid in messages]
     while (blocked := queue.group.latches.wait_for(keys)) is not None:
         await blocked
-    originals = dict(zip(keys, queue.group.get_many(keys), strict=True))
+    originals = queue.originals(keys)
     request, stamps = service.new_request(), queue.group.stamp()
     drafts: dict[bytes, FifoDraft] = {}
     for key, (entry, valid) in zip(keys, messages, strict=True):
@@ -99,6 +99,7 @@ def submit(
     encoded, planned = native.plan_fifo_sends(request, *stamps, queue.send_keys, sender, drafts)
     latched = tuple([draft[2] for draft in drafts])
     group.latches.hold(latched)
+    queue.use(latched, commit_ts)
     group.submit_encoded(request, commit_ts, encoded, waiting, latched)
     return planned
 
@@ -119,7 +120,7 @@ def plain_draft(
         return None
     scope = group_id if queue.record.dedup_per_group else ""
     key = native.dedup_key(queue.messages.dedup, scope, deduplication_id)
-    if queue.group.latches.is_held(key) or queue.group.get(key) is not None:
+    if not queue.is_new(key):
         return None
     extras = encode_extras(MessageExtras(group_id, deduplication_id=deduplication_id))
     return FifoDraft(0, group_id, key, extras, body)

@@ -26,6 +26,7 @@ from fastnode.store.apply import (
     load_resolver,
 )
 from fastnode.store.engine import Engine, WriteStalled
+from fastnode.store.heads import HeadRows
 from fastnode.store.latches import Latches
 from fastnode.store.sums import decode_counter
 from fastnode.store.txn import Txn
@@ -74,6 +75,7 @@ class Group:
         self._engine = engine
         self._clock = clock
         self._is_sole_voter = is_sole_voter
+        self._head_rows = HeadRows()
         self._position = load_position(engine)
         self._resolver = load_resolver(engine, self._position)
         self._term = 0
@@ -209,7 +211,7 @@ class Group:
         while self._undecided or self._decided is not None:
             decided, position = self._decided or self._decide(*self._undecided.popleft())
             batch = self._engine.batch()
-            fill_batch(self._engine, batch, decided, position)
+            fill_batch(self._engine, batch, decided, position, self._head_rows)
             try:
                 self._engine.write(batch)
             except (WriteStalled, DiskFull) as refusal:
@@ -218,6 +220,7 @@ class Group:
                 self._is_disk_full = isinstance(refusal, DiskFull)
                 return False
             self._decided = None
+            self._head_rows.written()
             self._is_disk_full = False
             self._position = position
             self._clock.observe(position.commit_ts)

@@ -14,7 +14,7 @@ decided here.
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-from fastnode import native
+from fastnode import config, native
 from fastnode.native import FAMILY_STATE, HeadChanges
 from fastnode.store.engine import Batch
 from fastnode.store.keyspace import (
@@ -36,18 +36,57 @@ class Reader(Protocol):
     def scan_keys(self, start: bytes, end: bytes, limit: int) -> list[bytes]: ...
 
 
-def write_heads(engine: Reader, batch: Batch, changes: HeadChanges) -> None:
+class HeadRows:
+    """Head rows as the engine has them, of the groups that were touched lately: most sends go to
+    the same groups as those before. What a batch makes of them is believed once it is written.
+    """
+
+    __slots__ = ("_planned", "_rows")
+
+    def __init__(self) -> None:
+        self._rows: dict[bytes, bytes | None] = {}
+        self._planned: dict[bytes, bytes | None] = {}
+
+    def read(self, engine: Reader, head_keys: Sequence[bytes]) -> list[bytes | None]:
+        rows = self._rows
+        missing = [key for key in head_keys if key not in rows]
+        if missing:
+            if len(rows) + len(missing) > config.HEADS_REMEMBERED_MAX:
+                # The cheapest bound is to start over.
+                rows.clear()
+                missing = list(head_keys)
+            # All at once is cheaper than one by one.
+            rows.update(zip(missing, engine.get_many(missing), strict=True))
+        return [rows[key] for key in head_keys]
+
+    def forget(self) -> None:
+        """Ranges are dropped: what was in them is not asked for."""
+        self._rows.clear()
+
+    def plan(self, planned: dict[bytes, bytes | None]) -> None:
+        """Instead of what was planned before and not written."""
+        self._planned = planned
+
+    def written(self) -> None:
+        self._rows.update(self._planned)
+        self._planned = {}
+
+
+def write_heads(engine: Reader, batch: Batch, changes: HeadChanges, rows: HeadRows) -> None:
     """The rows of every group that was touched, after everything else of the batch."""
+    if changes.dropped:
+        rows.forget()
+    planned: dict[bytes, bytes | None] = {}
     head_keys = list(changes.touched)
-    # All at once is cheaper than one by one.
-    for head_key, stored in zip(head_keys, engine.get_many(head_keys), strict=True):
+    for head_key, stored in zip(head_keys, rows.read(engine, head_keys), strict=True):
         old = None if changes.dropped and _has_dropped(changes, head_key) else stored
         changed = changes.groups.get(head_key[_HEAD_START:], _UNCHANGED)
         if old is not None and _stays(changes, changed, old[:POSITION_BYTES]):
             continue
-        new = _head(engine, changes, head_key, old)
+        planned[head_key] = new = _head(engine, changes, head_key, old)
         if new != old:
             _replace(batch, head_key, old, new)
+    rows.plan(planned)
 
 
 def _has_dropped(changes: HeadChanges, key: bytes) -> bool:
