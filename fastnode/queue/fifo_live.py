@@ -32,6 +32,9 @@ class FifoQueue(LiveQueue):
     def restart(self, generation: int) -> None:
         super().restart(generation)
         self.ready = Ready()
+        # Messages that receives have taken, without their bodies: whoever deletes one or changes
+        # its visibility wants to know its group.
+        self._held: dict[int, MessageRecord] = {}
         keys = self.messages
         self.send_keys = FifoKeys(
             *(self.keys.generation, keys.total, keys.data, keys.group),
@@ -108,11 +111,18 @@ class FifoQueue(LiveQueue):
     ) -> bool:
         """Take what the group delivers, in order; False if that is nothing at all."""
         count = len(choice.all)
+        self._make_room(limit)
         for taken in self._deliverable(head, limit - len(choice.messages), now):
             self._sort_out(taken, now, receives_max, choice)
+            self._held[taken.position] = taken.record._replace(body=b"")
             if len(choice.messages) >= limit or choice.is_cut_short:
                 break
         return len(choice.all) > count
+
+    def _make_room(self, count: int) -> None:
+        if len(self._held) + count > config.HELD_MESSAGES_MAX:
+            # The cheapest bound is to start over.
+            self._held.clear()
 
     def _deliverable(self, head: Head, limit: int, now: int) -> Iterator[Taken]:
         """The group's messages up to the first that is invisible, read a page at a time; who takes
@@ -123,19 +133,29 @@ class FifoQueue(LiveQueue):
         end = native.prefix_end(keys.group_prefix(head.group_id))
         while rows := self.group.scan_keys(begin, end, limit):
             positions = [keys.group_position(row) for row in rows]
-            state_keys = [keys.state_key(position) for position in positions]
-            stored = self.group.get_many(state_keys + [keys.data_key(one) for one in positions])
-            states, records = stored[: len(rows)], stored[len(rows) :]
-            for position, key, state, record in zip(
-                positions, state_keys, states, records, strict=True
-            ):
+            states = self._states(positions)
+            records = self.group.get_many([keys.data_key(one) for one in positions])
+            for position, record in zip(positions, records, strict=True):
                 self.scanned += 1
                 # One that somebody is changing counts as invisible.
-                taken = self._taken(position, state, record)
-                if self._visible_at(taken) > now or self.group.latches.is_held(key):
+                taken = self._taken(position, states.get(position), record)
+                is_changing = self.group.latches.is_held(keys.state_key(position))
+                if is_changing or self._visible_at(taken) > now:
                     return
                 yield taken
             begin = rows[-1] + b"\x00"
+
+    def _states(self, positions: Sequence[int]) -> dict[int, bytes | None]:
+        """Every state has a timer: where all timers are known, most messages have none to read.
+
+        Arrivals may have one that nobody has reported.
+        """
+        if self.timers.knows_all and not self._has_arrivals:
+            positions = [position for position in positions if self.timers.has(position)]
+        if not positions:
+            return {}
+        stored = self.group.get_many([self.messages.state_key(one) for one in positions])
+        return dict(zip(positions, stored, strict=True))
 
     def _taken(self, position: int, state: bytes | None, record: bytes | None) -> Taken:
         assert record is not None, "a row of a group without its message"
@@ -196,8 +216,15 @@ class FifoQueue(LiveQueue):
                 self._refresh(split_head_key(head_key)[1].decode())
         self._wake()
 
+    def removed(self, position: int) -> None:
+        super().removed(position)
+        self._held.pop(position, None)
+
     def indexed_record(self, position: int) -> MessageRecord | None:
-        """Every message is found by its group."""
+        """Every message is found by its group. What was received lately has no body here."""
+        held = self._held.get(position)
+        if held is not None:
+            return held
         stored = self.group.get(self.messages.data_key(position))
         return None if stored is None else native.decode_message(stored)
 

@@ -2,6 +2,8 @@
 back.
 """
 
+from functools import lru_cache
+
 from fastnode import native
 from fastnode.native import MESSAGE_MOVED, MessageRecord, MessageState
 from fastnode.queue.fair import plan_unfiling
@@ -101,6 +103,12 @@ def plan_touch(queue: LiveQueue, txn: Txn, record: MessageRecord) -> None:
 
 
 def group_of(record: MessageRecord) -> str:
-    group_id = decode_extras(record.extras).group_id
+    return _group_id(record.extras)
+
+
+# A call asks for the group of a message several times, and a delete follows its receive.
+@lru_cache(maxsize=4096)
+def _group_id(extras: bytes) -> str:
+    group_id = decode_extras(extras).group_id
     assert group_id is not None, "a message of a FIFO queue has a group"
     return group_id
