@@ -69,7 +69,7 @@ def write_landed(
 
 
 class HeadChanges(NamedTuple):
-    """What landed transactions do to group indexes and states, in order, and which heads they touch.
+    """What landed transactions do to group indexes and states, and which heads they touch.
 
     `touched` has head keys, in order of their first touch. `groups` has for each group, by what its
     head key has after the family, the positions whose rows were written: True put, False deleted.

@@ -148,9 +148,7 @@ def _answer(
     queue: LiveQueue, planned: PlannedSend | None, original: bytes | None, body: bytes
 ) -> Sent:
     if planned is not None:
-        return Sent(
-            planned.message_id, planned.body_md5, sequence_number(queue, planned.position)
-        )
+        return Sent(planned.message_id, planned.body_md5, sequence_number(queue, planned.position))
     assert original is not None, "what is no new message is a duplicate"
     position = int.from_bytes(original[_ID_BYTES:], "big")
     message_id = native.message_id_text(original[:_ID_BYTES])

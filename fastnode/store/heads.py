@@ -112,9 +112,7 @@ def _replace(batch: Batch, head_key: bytes, old: bytes | None, new: bytes | None
         batch.put(_ready_key(scope, new), group_id)
 
 
-def _head(
-    engine: Reader, changes: HeadChanges, head_key: bytes, old: bytes | None
-) -> bytes | None:
+def _head(engine: Reader, changes: HeadChanges, head_key: bytes, old: bytes | None) -> bytes | None:
     group = head_group(head_key)
     changed = changes.groups.get(head_key[_HEAD_START:], _UNCHANGED)
     old_position = None if old is None else old[:POSITION_BYTES]
