@@ -10,6 +10,7 @@ from typing import Final
 
 from fastnode import config, native
 from fastnode.native import TOUCH, FifoDraft, FifoKeys, MessageRecord, PlannedSend
+from fastnode.queue.fifo_fresh import Fresh
 from fastnode.queue.fifo_ready import Head, Ready
 from fastnode.queue.fifo_recent import Recent
 from fastnode.queue.live import Choice, Counts, LiveQueue, Taken
@@ -21,6 +22,8 @@ from fastnode.store.txn import Txn
 # As many groups may be passed over because somebody is changing their first message.
 _PASSED_OVER_MAX: Final = 64
 _DELAYED_COUNTED_MAX: Final = 100_000
+# To take off a body that is smaller costs more than to keep it.
+_LIGHT_BODY_BYTES: Final = 256
 
 
 class FifoQueue(LiveQueue):
@@ -32,9 +35,10 @@ class FifoQueue(LiveQueue):
     def restart(self, generation: int) -> None:
         super().restart(generation)
         self.ready = Ready()
-        # Messages that receives have taken, without their bodies: whoever deletes one or changes
+        # Messages that receives have taken, without large bodies: whoever deletes one or changes
         # its visibility wants to know its group.
         self._held: dict[int, MessageRecord] = {}
+        self._fresh = Fresh()
         keys = self.messages
         self.send_keys = FifoKeys(
             *(self.keys.generation, keys.total, keys.data, keys.group),
@@ -42,33 +46,10 @@ class FifoQueue(LiveQueue):
         )
         has_used = self.group.scan_keys(keys.dedup, native.prefix_end(keys.dedup), 1)
         window_end_ms = self._now_ms() + config.DEDUPLICATION_MS
-        self._recent = Recent(window_end_ms if has_used else 0)
-
-    # --- deduplication -------------------------------------------------------------------------
-
-    def originals(self, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
-        """The rows of deduplication keys; None where there is none that matters any more."""
-        used = [key for key in keys if self._may_be_used(key)]
-        rows = dict(zip(used, self.group.get_many(used), strict=True)) if used else {}
-        return {key: rows.get(key) for key in keys}
-
-    def is_new(self, dedup_key: bytes) -> bool:
-        """False also if somebody is about to use it, and for a row that is too old to matter."""
-        if self.group.latches.is_held(dedup_key):
-            return False
-        return not self._may_be_used(dedup_key) or self.group.get(dedup_key) is None
-
-    def _may_be_used(self, dedup_key: bytes) -> bool:
-        recent = self._recent
-        return not recent.is_complete(self._now_ms) or recent.may_have(dedup_key)
+        self.recent = Recent(window_end_ms if has_used else 0, self._now_ms)
 
     def _now_ms(self) -> int:
         return self.group.now() >> 16
-
-    def use(self, dedup_keys: Iterable[bytes], commit_ts: int) -> None:
-        """A transaction that puts them is submitted."""
-        for key in dedup_keys:
-            self._recent.add(key, commit_ts >> 16)
 
     @property
     def is_idle(self) -> bool:
@@ -114,7 +95,7 @@ class FifoQueue(LiveQueue):
         self._make_room(limit)
         for taken in self._deliverable(head, limit - len(choice.messages), now):
             self._sort_out(taken, now, receives_max, choice)
-            self._held[taken.position] = taken.record._replace(body=b"")
+            self._held[taken.position] = _lightened(taken.record)
             if len(choice.messages) >= limit or choice.is_cut_short:
                 break
         return len(choice.all) > count
@@ -134,11 +115,11 @@ class FifoQueue(LiveQueue):
         while rows := self.group.scan_keys(begin, end, limit):
             positions = [keys.group_position(row) for row in rows]
             states = self._states(positions)
-            records = self.group.get_many([keys.data_key(one) for one in positions])
-            for position, record in zip(positions, records, strict=True):
+            records = self._records(positions)
+            for position in positions:
                 self.scanned += 1
                 # One that somebody is changing counts as invisible.
-                taken = self._taken(position, states.get(position), record)
+                taken = self._taken(position, states.get(position), records[position])
                 is_changing = self.group.latches.is_held(keys.state_key(position))
                 if is_changing or self._visible_at(taken) > now:
                     return
@@ -156,6 +137,14 @@ class FifoQueue(LiveQueue):
             return {}
         stored = self.group.get_many([self.messages.state_key(one) for one in positions])
         return dict(zip(positions, stored, strict=True))
+
+    def _records(self, positions: Sequence[int]) -> dict[int, bytes | None]:
+        records = {position: self._fresh.take(position) for position in positions}
+        missing = [position for position, record in records.items() if record is None]
+        if missing:
+            stored = self.group.get_many([self.messages.data_key(one) for one in missing])
+            records.update(zip(missing, stored, strict=True))
+        return records
 
     def _taken(self, position: int, state: bytes | None, record: bytes | None) -> Taken:
         assert record is not None, "a row of a group without its message"
@@ -199,12 +188,12 @@ class FifoQueue(LiveQueue):
         ready = self.ready
         for draft, message in zip(drafts, messages, strict=True):
             group_id, position = draft[1], message[2]
+            self._fresh.add(position, message[3])
             if ready.has(group_id):
                 continue
-            head = Head(position >> 16, position, group_id)
             if ready.knows_all:
-                ready.put(head)
-            elif head < ready.horizon:
+                ready.put(Head(position >> 16, position, group_id))
+            elif (position >> 16, position) < ready.horizon:
                 self._refresh(group_id)
         if self.waiters:
             self._wake()
@@ -221,7 +210,7 @@ class FifoQueue(LiveQueue):
         self._held.pop(position, None)
 
     def indexed_record(self, position: int) -> MessageRecord | None:
-        """Every message is found by its group. What was received lately has no body here."""
+        """Every message is found by its group. What was received lately may have no body here."""
         held = self._held.get(position)
         if held is not None:
             return held
@@ -234,7 +223,7 @@ class FifoQueue(LiveQueue):
             self._refresh(group_id)
 
     def _refresh(self, group_id: str) -> None:
-        row = self.group.get(self.messages.head_key(group_id))
+        row = self.group.head_row(self.messages.head_key(group_id))
         if row is None:
             self.ready.forget(group_id)
             return
@@ -269,3 +258,7 @@ class FifoQueue(LiveQueue):
             rows = self.group.scan(begin, native.prefix_end(keys.ready), config.READY_PAGE)
             heads = [Head(*keys.split_ready_key(key), group.decode()) for key, group in rows]
             self.ready.load(heads, is_last=len(rows) < config.READY_PAGE)
+
+
+def _lightened(record: MessageRecord) -> MessageRecord:
+    return record if len(record.body) <= _LIGHT_BODY_BYTES else record._replace(body=b"")

@@ -30,22 +30,21 @@ class _Filter:
 
 class Recent:
     """It knows nothing of what was used before it was made: until `complete_ms` every id counts as
-    used.
+    used. 0 if nothing was.
     """
 
-    __slots__ = ("_complete_ms", "_filters")
+    __slots__ = ("_complete_ms", "_filters", "_now_ms")
 
-    def __init__(self, complete_ms: int) -> None:
+    def __init__(self, complete_ms: int, now_ms: Callable[[], int]) -> None:
         self._complete_ms = complete_ms
+        self._now_ms = now_ms
         self._filters = [_Filter(_FIRST_BITS)]
 
-    def is_complete(self, now_ms: Callable[[], int]) -> bool:
-        if self._complete_ms and self._complete_ms <= now_ms():
-            self._complete_ms = 0
-        return not self._complete_ms
-
     def may_have(self, key: bytes) -> bool:
-        """Asked once it is complete."""
+        if self._complete_ms:
+            if self._now_ms() < self._complete_ms:
+                return True
+            self._complete_ms = 0
         value = hash(key)
         other = value >> 32
         for one in self._filters:

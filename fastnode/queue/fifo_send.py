@@ -18,7 +18,6 @@ from fastnode.queue.validate import ValidSend
 from fastnode.store.group import Waiting
 
 _ID_BYTES: Final = 16
-_DIGITS: Final = 20
 
 
 class Sent(NamedTuple):
@@ -31,9 +30,8 @@ class Sent(NamedTuple):
 
 def sequence_number(queue: LiveQueue, position: int) -> str:
     """Rises with the log, is unique in the queue and needs no counter."""
-    partition = max(queue.partition, 0)
-    number = (position >> 16) * 512 + partition * 16 + (position & 0xFFFF)
-    return f"{number:0{_DIGITS}d}"
+    partition = queue.partition if queue.partition > 0 else 0
+    return f"{(position >> 16) * 512 + partition * 16 + (position & 0xFFFF):020d}"
 
 
 async def store(
@@ -65,7 +63,7 @@ async def _store_in(
     keys = [_dedup_key(queue, valid) for _, valid in messages]
     while (blocked := queue.group.latches.wait_for(keys)) is not None:
         await blocked
-    originals = queue.originals(keys)
+    originals = _originals(queue, keys)
     request, stamps = service.new_request(), queue.group.stamp()
     drafts: dict[bytes, FifoDraft] = {}
     for key, (entry, valid) in zip(keys, messages, strict=True):
@@ -99,7 +97,8 @@ def submit(
     encoded, planned = native.plan_fifo_sends(request, *stamps, queue.send_keys, sender, drafts)
     latched = tuple([draft[2] for draft in drafts])
     group.latches.hold(latched)
-    queue.use(latched, commit_ts)
+    for key in latched:
+        queue.recent.add(key, commit_ts >> 16)
     group.submit_encoded(request, commit_ts, encoded, waiting, latched)
     return planned
 
@@ -120,10 +119,18 @@ def plain_draft(
         return None
     scope = group_id if queue.record.dedup_per_group else ""
     key = native.dedup_key(queue.messages.dedup, scope, deduplication_id)
-    if not queue.is_new(key):
+    group = queue.group
+    if group.latches.is_held(key) or (queue.recent.may_have(key) and group.get(key) is not None):
         return None
     extras = encode_extras(MessageExtras(group_id, deduplication_id=deduplication_id))
     return FifoDraft(0, group_id, key, extras, body)
+
+
+def _originals(queue: FifoQueue, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
+    """The rows of deduplication keys; None where there is none that matters any more."""
+    used = [key for key in keys if queue.recent.may_have(key)]
+    rows = dict(zip(used, queue.group.get_many(used), strict=True)) if used else {}
+    return {key: rows.get(key) for key in keys}
 
 
 def _draft(entry: int, valid: ValidSend, dedup_key: bytes) -> FifoDraft:

@@ -39,8 +39,9 @@ def plan_removal(
         txn.delete_fresh(keys.age_key(record.sent_ms, position))
     if queue.settings.is_fifo:
         assert record is not None, "a message group is found by its messages' records"
-        txn.delete_fresh(keys.group_key(group_of(record), position))
-        plan_touch(queue, txn, record)
+        group_id = group_of(record)
+        txn.delete_fresh(keys.group_key(group_id, position))
+        txn.touch(keys.head_key(group_id))
 
 
 def plan_claim(queue: LiveQueue, txn: Txn, choice: Choice) -> int | None:

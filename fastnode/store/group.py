@@ -129,6 +129,10 @@ class Group:
     def counter(self, key: bytes) -> int:
         return decode_counter(self._engine.get(key))
 
+    def head_row(self, head_key: bytes) -> bytes | None:
+        """As `get`, for what is kept at hand of a message group; see `heads.py`."""
+        return self._head_rows.get(self._engine, head_key)
+
     # --- planning --------------------------------------------------------------------------
 
     def begin(self, request: bytes) -> Txn:

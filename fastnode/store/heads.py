@@ -59,6 +59,10 @@ class HeadRows:
             rows.update(zip(missing, engine.get_many(missing), strict=True))
         return [rows[key] for key in head_keys]
 
+    def get(self, engine: Reader, head_key: bytes) -> bytes | None:
+        rows = self._rows
+        return rows[head_key] if head_key in rows else engine.get(head_key)
+
     def forget(self) -> None:
         """Ranges are dropped: what was in them is not asked for."""
         self._rows.clear()
