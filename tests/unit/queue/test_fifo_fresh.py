@@ -1,4 +1,4 @@
-"""Records kept for the receives that will come: a bounded number of bytes, and never a wrong one."""
+"""Records kept for the receives to come: a bounded number of bytes, and never a wrong one."""
 
 import pytest
 
