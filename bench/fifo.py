@@ -2,10 +2,11 @@
 
     python -m bench.fifo [--short] [--locked N] [--data-under DIRECTORY] [--json FILE]
 
-Three questions, each a ratio within one run. How fast are durable sends to 1,000 message groups
-against sends to a standard queue? How fast are receive and delete of what they left? And what does
-a receive cost behind a long backlog of locked groups against the same receive without one? The last
-is asked of the real handlers on RocksDB without sockets and fsync, which would hide it.
+Four questions, each a ratio within one run. How fast are durable sends to 1,000 message groups
+against sends to a standard queue? How fast are receive and delete of what they left? What does a
+receive cost behind a long backlog of locked groups against the same receive without one? And over
+32 partitions against one? The last two are asked of the real handlers on RocksDB without sockets
+and fsync, which would hide them.
 Exit codes as in `node_load`.
 """
 
@@ -22,7 +23,7 @@ from statistics import median
 import msgspec
 
 from bench import load, machine, report, server_process
-from bench.fifo_handlers import LocalQueue
+from bench.fifo_handlers import LocalQueue, fifo_attributes
 from bench.load import Load, LoadError, Outcome
 from bench.report import Line
 from bench.server_process import ROOT, Server, ServerError
@@ -32,6 +33,8 @@ from bench.storage import IDENTITY
 SEND_RATIO_MIN = 0.7
 CONSUME_RATIO_MIN = 0.6
 LOCKED_RATIO_MAX = 1.3
+PARTITIONS = 32
+PARTITIONS_RATIO_MAX = 2.0
 BATCH = 10
 CONSUMERS = 8
 LOAD_SECONDS_MAX = 300.0
@@ -78,23 +81,25 @@ class Results(msgspec.Struct, frozen=True):
 class Lane:
     """One queue of the node, and requests to it that never repeat."""
 
-    def __init__(self, node: Server, directory: Path, plan: Plan, *, is_fifo: bool) -> None:
+    def __init__(
+        self, node: Server, directory: Path, plan: Plan, *, is_fifo: bool, partitions: int = 1
+    ) -> None:
         self._node, self._directory, self._plan = node, directory, plan
         self._is_fifo = is_fifo
-        self._name = "bench.fifo" if is_fifo else "bench"
+        self._name = f"bench-{partitions}.fifo" if is_fifo else "bench"
         self._signer = Signer(host=node.address, signed_at=datetime.now(UTC))
         self._serials = itertools.count()
-        attributes = {"Attributes": {"FifoQueue": "true"}} if is_fifo else {}
+        attributes = {"Attributes": fifo_attributes(partitions)} if is_fifo else {}
         answer = self._call("CreateQueue", QueueName=self._name, **attributes)
-        self._url = str(msgspec.json.decode(answer)["QueueUrl"])
-        self._script = directory / f"{self._name}.consumer"
-        self._script.write_bytes(IDENTITY.sub(b"", consumer_script(self._signer, self._url)))
+        self.url = str(msgspec.json.decode(answer)["QueueUrl"])
+        self.consumer = directory / f"{self._name}.consumer"
+        self.consumer.write_bytes(IDENTITY.sub(b"", consumer_script(self._signer, self.url)))
 
     def _call(self, action: str, **members: object) -> str:
         return server_process.exchange(self._node.address, self._signer.request(action, members))
 
     def empty(self) -> None:
-        self._call("PurgeQueue", QueueUrl=self._url)
+        self._call("PurgeQueue", QueueUrl=self.url)
 
     def _message(self) -> dict[str, str]:
         body = message_body(0).replace("00000000", SERIAL)
@@ -103,7 +108,9 @@ class Lane:
         ids = {"MessageGroupId": f"group-{GROUP}", "MessageDeduplicationId": f"id-{SERIAL}"}
         return {"MessageBody": body} | ids
 
-    def _requests(self, template: bytes, count: int, per_request: int) -> Iterator[bytes]:
+    def _requests(
+        self, template: bytes, count: int, per_request: int, groups: int | None = None
+    ) -> Iterator[bytes]:
         """So many requests of the template, each with fresh serials where it has marks."""
         parts = template.split(SERIAL.encode())
         marks = (len(parts) - 1) // per_request
@@ -112,7 +119,7 @@ class Lane:
             filled = [b"%08d" % serial for serial in serials for _ in range(marks)]
             whole = b"".join(itertools.chain(*zip(parts, [*filled, b""], strict=True)))
             for serial in serials:
-                group = b"%04d" % (serial % self._plan.groups)
+                group = b"%0*d" % (len(GROUP), serial % (groups or self._plan.groups))
                 whole = whole.replace(GROUP.encode(), group, 1)
             yield whole
 
@@ -121,16 +128,19 @@ class Lane:
         path.write_bytes(b"".join(requests))
         return path
 
+    def send_files(self) -> list[Path]:
+        """Single sends, a file for each connection."""
+        request = self._signer.request("SendMessage", {"QueueUrl": self.url} | self._message())
+        template, count = IDENTITY.sub(b"", request), self._plan.sends_per_connection
+        return [
+            self._file(f"send{n}", self._requests(template, count, 1))
+            for n in range(self._plan.connections)
+        ]
+
     def send(self, core: int | None) -> Outcome:
         """A slice of single sends."""
         plan = self._plan
-        request = self._signer.request("SendMessage", {"QueueUrl": self._url} | self._message())
-        template = IDENTITY.sub(b"", request)
-        count = plan.sends_per_connection
-        files = [
-            self._file(f"send{n}", self._requests(template, count, 1))
-            for n in range(plan.connections)
-        ]
+        files = self.send_files()
         outcome = self._run(
             Load(
                 self._node.address,
@@ -141,16 +151,19 @@ class Lane:
                 watched=self._node.process_ids(),
             )
         )
-        if outcome.sent > 0.8 * count * plan.connections:
+        if outcome.sent > 0.8 * plan.sends_per_connection * plan.connections:
             raise LoadError("the node is faster than there are requests: give each more of them")
         return outcome
 
-    def fill(self, core: int | None) -> None:
+    def fill(
+        self, core: int | None, messages: int | None = None, groups: int | None = None
+    ) -> None:
+        """So many messages by batches; of each the plan's number if none is given."""
         entries = [{"Id": str(n)} | self._message() for n in range(BATCH)]
-        members = {"QueueUrl": self._url, "Entries": entries}
+        members = {"QueueUrl": self.url, "Entries": entries}
         template = IDENTITY.sub(b"", self._signer.request("SendMessageBatch", members))
-        count = self._plan.consumed // BATCH
-        file = self._file("batch", self._requests(template, count, BATCH))
+        count = (messages or self._plan.consumed) // BATCH
+        file = self._file("batch", self._requests(template, count, BATCH, groups))
         self._run(Load(self._node.address, LOAD_SECONDS_MAX, [(1, file)], count=count, core=core))
 
     def consume(self, core: int | None) -> Outcome:
@@ -159,7 +172,7 @@ class Lane:
             Load(
                 self._node.address,
                 LOAD_SECONDS_MAX,
-                consumers=[(CONSUMERS, self._script)],
+                consumers=[(CONSUMERS, self.consumer)],
                 stop_empty=3,
                 core=core,
                 watched=self._node.process_ids(),
@@ -273,6 +286,24 @@ def probe_us(queue: LocalQueue) -> float:
     return elapsed * 1e6
 
 
+# --- partitions ----------------------------------------------------------------------------------
+
+
+def measure_partitions(directory: Path, plan: Plan) -> list[Line]:
+    """One message goes through a queue of one partition and through one of many, in turns."""
+    single = LocalQueue(directory / "single")
+    many = LocalQueue(directory / "many", partitions=PARTITIONS)
+    try:
+        pairs = [(probe_us(many), probe_us(single)) for _ in range(plan.probes)]
+    finally:
+        single.close()
+        many.close()
+    spread, alone = (median(column) for column in zip(*pairs, strict=True))
+    name = f"receive over {PARTITIONS} partitions / over 1"
+    detail = f"{spread:.0f} µs against {alone:.0f} µs"
+    return [Line(name, spread / alone, detail, at_most=PARTITIONS_RATIO_MAX)]
+
+
 # --- all of it -----------------------------------------------------------------------------------
 
 
@@ -281,7 +312,8 @@ def measure(parent: Path, plan: Plan) -> Results:
     load.build()
     with tempfile.TemporaryDirectory(prefix="fifo-", dir=parent) as name:
         directory = Path(name)
-        lines = measure_node(directory, plan) + measure_backlog(directory, plan)
+        lines = measure_node(directory, plan)
+        lines += measure_backlog(directory, plan) + measure_partitions(directory, plan)
         conditions = machine.describe(directory)
     return Results(datetime.now(UTC), conditions, plan, lines)
 

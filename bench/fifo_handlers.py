@@ -25,7 +25,7 @@ HOURS_SECONDS = 43_200
 class LocalQueue:
     """`close` it."""
 
-    def __init__(self, directory: Path, *, is_fifo: bool = True) -> None:
+    def __init__(self, directory: Path, *, is_fifo: bool = True, partitions: int = 1) -> None:
         self._engine = RocksEngine(directory, EngineShared())
         self._group = Group(0, self._engine, GroupClock(SystemClock()))
         self._group.change_role(LEADER, 1)
@@ -36,7 +36,7 @@ class LocalQueue:
         self._caller = Caller(ACCOUNT, REGION, "http://localhost", "bench")
         self._serial = 0
         self.url = "bench.fifo" if is_fifo else "bench"
-        attributes = {"FifoQueue": "true"} if is_fifo else {}
+        attributes = fifo_attributes(partitions) if is_fifo else {}
         self.call("CreateQueue", api.CreateQueueRequest(self.url, attributes))
 
     def close(self) -> None:
@@ -90,6 +90,18 @@ class LocalQueue:
                 self.send(f"locked-{group:06d}", min(BATCH, per_group - begin))
             assert len(self.receive(1, HOURS_SECONDS)) == 1
         assert self.receive(1, 0) == []
+
+
+def fifo_attributes(partitions: int) -> dict[str, str]:
+    """Of a FIFO queue with so many partitions."""
+    if partitions == 1:
+        return {"FifoQueue": "true"}
+    return {
+        "FifoQueue": "true",
+        "DeduplicationScope": "messageGroup",
+        "FifoThroughputLimit": "perMessageGroupId",
+        "PartitionCount": str(partitions),
+    }
 
 
 class NoAlarm:

@@ -80,7 +80,7 @@ def stack_of(frame: FrameType | None) -> Stack:
     frames: list[tuple[str, str, int]] = []
     while frame is not None and len(frames) < DEPTH_MAX:
         code = frame.f_code
-        frames.append((code.co_filename, code.co_qualname, frame.f_lineno))
+        frames.append((code.co_filename, code.co_qualname, frame.f_lineno or 0))
         frame = frame.f_back
     return tuple(frames)
 

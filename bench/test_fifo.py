@@ -18,5 +18,5 @@ def test_every_ratio_is_measured(
     assert fifo.main(["--short", "--data-under", str(tmp_path), "--json", str(file)]) == 0
     table = capsys.readouterr().out
     lines = msgspec.json.decode(file.read_bytes())["lines"]
-    assert len(lines) == 5
+    assert len(lines) == 6
     assert all(line["value"] > 0 and line["name"] in table for line in lines)

@@ -39,6 +39,13 @@ SEND = (REQUEST, TIMESTAMP, TIMESTAMP, 1, 1, READS, [(native.FRESH_PUT, KEY, REC
 TRANSACTION = native.encode_transaction(*SEND)
 BATCH = [TRANSACTION] * 64
 ENTRY = native.encode_entry(BATCH)
+GROUP_KEY = native.group_key(native.FAMILY_GROUP + PREFIX, "customer-17", TIMESTAMP, 0)
+FIFO_WRITES = [
+    (native.FRESH_PUT, KEY, RECORD),
+    (native.FRESH_PUT, GROUP_KEY, b""),
+    (native.TOUCH, PREFIX, b""),
+]
+FIFO_TRANSACTIONS = [native.Transaction(*SEND[:6], FIFO_WRITES)] * 64
 
 
 class Case(NamedTuple):
@@ -67,7 +74,7 @@ CASES = {
     "prefix_end": Case(3.5, (PREFIX,)),
     "parse_key": Case(3.0, (TIMER,)),
     "home_group": Case(1.3, (SEGMENT, 8)),
-    "partition_for": Case(2.0, ("customer-17", TIMESTAMP, 32, False)),
+    "partition_for": Case(3.0, ("customer-17", TIMESTAMP, 32, False)),
     "siphash24": Case(100.0, (REQUEST, KEY)),
     "message_id": Case(10.0, (TIMESTAMP, 0, REQUEST)),
     "message_id_text": Case(3.0, (IDENTITY,)),
@@ -98,6 +105,16 @@ CASES = {
             *(REQUEST, TIMESTAMP, TIMESTAMP, READS[0], KEY, PREFIX, "AIDAEXAMPLE"),
             [(b"", b"x" * 200)],
         ),
+    ),
+    "plan_fifo_sends": Case(
+        3.0,
+        (
+            *(REQUEST, TIMESTAMP, TIMESTAMP, native.FifoKeys(*[PREFIX] * 7), "AIDAEXAMPLE"),
+            [native.FifoDraft(0, "customer-17", PREFIX + b"id", b"", b"x" * 200)],
+        ),
+    ),
+    "head_changes": Case(
+        2.0, (FIFO_TRANSACTIONS, [(native.APPLIED, TIMESTAMP, 1)] * len(FIFO_TRANSACTIONS))
     ),
     "decode_entry": Case(10.0, (ENTRY,)),
 }

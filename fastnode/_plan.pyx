@@ -8,13 +8,14 @@ what is saved here is the interpreter between them, and the objects that a diges
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeASCII
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 
 from fastnode._keys cimport address
 
 from hashlib import md5 as _hashlib_md5
 
 from fastnode import _core_ref as _core_types
+from fastnode import _keys_ref as _keys_types
 from fastnode import _occ_ref as _occ_types
 from fastnode import _plan_ref as _ref
 from fastnode._core import encode_message as _encode_message
@@ -22,13 +23,23 @@ from fastnode._core import encode_transaction as _encode_transaction
 from fastnode._core import message_id as _message_id
 from fastnode._core import message_id_text as _message_id_text
 from fastnode._keys import message_key as _message_key
+from fastnode._keys import text as _text
 
 cdef object _PlannedSend = _ref.PlannedSend
 cdef object _APPLIED = _occ_types.APPLIED
 cdef long _KIND_PUT = _core_types.PUT
 cdef long _KIND_FRESH_PUT = _core_types.FRESH_PUT
+cdef long _KIND_DELETE = _core_types.DELETE
+cdef long _KIND_FRESH_DELETE = _core_types.FRESH_DELETE
+cdef long _KIND_DROP = _core_types.DROP
+cdef long _KIND_TOUCH = _core_types.TOUCH
+cdef bytes _FAMILY_GROUP = _keys_types.FAMILY_GROUP
+cdef bytes _FAMILY_STATE = _keys_types.FAMILY_STATE
+cdef object _HeadChanges = _ref.HeadChanges
 cdef object _ADD = _core_types.ADD
 cdef object _FRESH_PUT = _core_types.FRESH_PUT
+cdef object _PUT = _core_types.PUT
+cdef object _TOUCH = _core_types.TOUCH
 cdef object _new = tuple.__new__
 # The delta of a counter by the number of messages; a transaction creates at most sixteen.
 cdef list _DELTAS = [count.to_bytes(8, "big", signed=True) for count in range(17)]
@@ -37,6 +48,7 @@ cdef enum:
     DIGEST_BYTES = 16
     BLOCK_BYTES = 64
     SHORT_BODY_BYTES = 1024
+    POSITION_BYTES = 10
 
 # The constants of RFC 1321: floor(2**32 * abs(sin(i + 1))).
 cdef uint32_t[64] _SINES = [
@@ -69,6 +81,63 @@ def write_landed(list transactions not None, list outcomes not None, put, other)
                 put(write[1], write[2])
             else:
                 other(write[0], write[1], write[2])
+
+
+def head_changes(list transactions not None, list outcomes not None):
+    cdef Py_ssize_t index
+    cdef tuple outcome, write
+    cdef list writes
+    cdef dict touched = {}, groups = {}, states = {}
+    cdef list dropped = []
+    cdef bytes key
+    cdef long kind
+    if len(transactions) != len(outcomes):
+        raise ValueError("an outcome for each transaction")
+    for index in range(len(transactions)):
+        outcome = outcomes[index]
+        if outcome[0] != _APPLIED:
+            continue
+        writes = transactions[index].writes
+        for write in writes:
+            kind = write[0]
+            key = write[1]
+            if kind == _KIND_TOUCH:
+                touched[key] = None
+            elif kind == _KIND_DROP:
+                dropped.append((key, write[2]))
+                forget_groups(groups, key, write[2])
+            elif kind == _KIND_FRESH_PUT or kind == _KIND_PUT:
+                note_change(groups, states, key, True, write[2])
+            elif kind == _KIND_FRESH_DELETE or kind == _KIND_DELETE:
+                note_change(groups, states, key, False, None)
+    return _new(_HeadChanges, (touched, groups, states, dropped))
+
+
+cdef int note_change(dict groups, dict states, bytes key, bint is_put, object value) except -1:
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(key)
+    cdef bytes position, group
+    if begins_with(key, _FAMILY_GROUP):
+        position = key[size - POSITION_BYTES:]
+        group = key[PyBytes_GET_SIZE(_FAMILY_GROUP):size - POSITION_BYTES]
+        changed = groups.get(group)
+        if changed is None:
+            groups[group] = {position: is_put}
+        else:
+            (<dict>changed)[position] = is_put
+    elif begins_with(key, _FAMILY_STATE):
+        states[key[size - POSITION_BYTES:]] = value
+    return 0
+
+
+cdef int forget_groups(dict groups, bytes start, bytes end) except -1:
+    for group in [group for group in groups if start <= _FAMILY_GROUP + <bytes>group < end]:
+        del groups[group]
+    return 0
+
+
+cdef inline bint begins_with(bytes key, bytes prefix) noexcept:
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(prefix)
+    return PyBytes_GET_SIZE(key) >= size and memcmp(address(key), address(prefix), size) == 0
 
 
 def encode_text(str text not None):
@@ -147,6 +216,48 @@ def plan_sends(
     writes.append((_ADD, total_key, _DELTAS[entry]))
     cdef bytes encoded = _encode_transaction(
         request, start_ts, commit_ts, 0, (1 << entry) - 1, (generation_key,), writes
+    )
+    return encoded, planned
+
+
+def plan_fifo_sends(
+    bytes request not None,
+    uint64_t start_ts,
+    uint64_t commit_ts,
+    keys not None,
+    str sender not None,
+    messages not None,
+):
+    cdef bytes generation_key, total_key, data_prefix, group_prefix, head_prefix, dedup, ages
+    generation_key, total_key, data_prefix, group_prefix, head_prefix, dedup, ages = keys
+    cdef list planned = []
+    cdef list writes = []
+    cdef int mask = 0, entry
+    cdef bytes dedup_key, extras, body, identity, digest, record, place, group
+    cdef str group_id
+    cdef object position = (<object>commit_ts) << 16
+    for entry, group_id, dedup_key, extras, body in messages:
+        identity = _message_id(commit_ts, entry, request)
+        digest = digest_of(body)
+        record = _encode_message(0, identity, commit_ts >> 16, digest, sender, extras, body)
+        place, group = _message_key(b"", commit_ts, entry), _text(group_id)
+        writes.append((_FRESH_PUT, data_prefix + place, record))
+        writes.append((_FRESH_PUT, group_prefix + group + place, b""))
+        writes.append((_TOUCH, head_prefix + group, b""))
+        writes.append((_PUT, dedup_key, identity + place))
+        writes.append((_FRESH_PUT, ages + place + dedup_key[len(dedup):], b""))
+        planned.append(
+            _new(
+                _PlannedSend,
+                (_message_id_text(identity), hexadecimal(digest), position + entry, record),
+            )
+        )
+        mask |= 1 << entry
+    if len(planned) >= len(_DELTAS):
+        raise ValueError("a transaction creates at most 16 messages")
+    writes.append((_ADD, total_key, _DELTAS[len(planned)]))
+    cdef bytes encoded = _encode_transaction(
+        request, start_ts, commit_ts, 0, mask, (generation_key,), writes
     )
     return encoded, planned
 

@@ -112,6 +112,10 @@ READ_AHEAD_MESSAGES: Final = 1_024
 READ_AHEAD_BYTES: Final = 4 * 1_048_576
 TIMER_PAGE: Final = 10_000
 READY_PAGE: Final = 10_000
+# Messages of a FIFO queue that receives have taken, without large bodies, up to 750 bytes each.
+HELD_MESSAGES_MAX: Final = 10_000
+# Head rows of message groups that a Raft group keeps at hand, about 250 bytes each.
+HEADS_REMEMBERED_MAX: Final = 20_000
 # Tenants of a fair queue: of one page of them, as many as may be noisy at a time unless they still
 # take too much, and as many as the time of consumers is told apart for, in periods.
 TENANT_PAGE: Final = 1_024

@@ -53,7 +53,7 @@ from fastnode._occ_ref import (
     Resolved,
     RetentionClass,
 )
-from fastnode._plan_ref import PlannedSend
+from fastnode._plan_ref import FifoDraft, FifoKeys, HeadChanges, PlannedSend
 from fastnode._query_ref import (
     FLAG,
     KEY,
@@ -114,7 +114,13 @@ if COMPILED:
             tombstone_key,
         )
         from fastnode._occ import Resolver
-        from fastnode._plan import encode_text, plan_sends, write_landed
+        from fastnode._plan import (
+            encode_text,
+            head_changes,
+            plan_fifo_sends,
+            plan_sends,
+            write_landed,
+        )
         from fastnode._query import FormReader, XmlWriter, escape_xml, find_parameter
     except ImportError as error:
         raise ImportError(
@@ -163,7 +169,13 @@ else:
 
     # To a type checker they are two classes; tests hold them to one behaviour.
     from fastnode._occ_ref import Resolver  # type: ignore[assignment]
-    from fastnode._plan_ref import encode_text, plan_sends, write_landed
+    from fastnode._plan_ref import (
+        encode_text,
+        head_changes,
+        plan_fifo_sends,
+        plan_sends,
+        write_landed,
+    )
 
     # Two classes again.
     from fastnode._query_ref import (  # type: ignore[assignment]
@@ -220,8 +232,11 @@ __all__ = [
     "VALUE",
     "Element",
     "Field",
+    "FifoDraft",
+    "FifoKeys",
     "FormError",
     "FormReader",
+    "HeadChanges",
     "MessageRecord",
     "MessageState",
     "ParsedKey",
@@ -249,6 +264,7 @@ __all__ = [
     "escape_xml",
     "find_parameter",
     "group_key",
+    "head_changes",
     "home_group",
     "id_key",
     "message_id",
@@ -257,6 +273,7 @@ __all__ = [
     "message_key",
     "parse_key",
     "partition_for",
+    "plan_fifo_sends",
     "plan_sends",
     "prefix_end",
     "queue_key",

@@ -5,13 +5,15 @@ Groups take turns by the moment their first message became available. Both follo
 (`store/heads.py`); here is the mirror that makes choosing cheap, and who has taken which group.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from fastnode import config, native
-from fastnode.native import TOUCH, MessageRecord, PlannedSend
+from fastnode.native import TOUCH, FifoDraft, FifoKeys, MessageRecord, PlannedSend
 from fastnode.queue.choice import Choice, Counts, Taken
+from fastnode.queue.fifo_fresh import Fresh
 from fastnode.queue.fifo_ready import Head, Ready
+from fastnode.queue.fifo_recent import Recent
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.plans import group_of
 from fastnode.store.keyspace import POSITION_BYTES, split_head_key
@@ -21,6 +23,8 @@ from fastnode.store.txn import Txn
 # As many groups may be passed over because somebody is changing their first message.
 _PASSED_OVER_MAX: Final = 64
 _DELAYED_COUNTED_MAX: Final = 100_000
+# To take off a body that is smaller costs more than to keep it.
+_LIGHT_BODY_BYTES: Final = 256
 
 
 class FifoQueue(LiveQueue):
@@ -32,6 +36,21 @@ class FifoQueue(LiveQueue):
     def restart(self, generation: int) -> None:
         super().restart(generation)
         self.ready = Ready()
+        # Messages that receives have taken, without large bodies: whoever deletes one or changes
+        # its visibility wants to know its group.
+        self._held: dict[int, MessageRecord] = {}
+        self._fresh = Fresh()
+        keys = self.messages
+        self.send_keys = FifoKeys(
+            *(self.keys.generation, keys.total, keys.data, keys.group),
+            *(keys.head, keys.dedup, keys.dedup_age),
+        )
+        has_used = self.group.scan_keys(keys.dedup, native.prefix_end(keys.dedup), 1)
+        window_end_ms = self._now_ms() + config.DEDUPLICATION_MS
+        self.recent = Recent(window_end_ms if has_used else 0, self._now_ms)
+
+    def _now_ms(self) -> int:
+        return self.group.now() >> 16
 
     @property
     def is_idle(self) -> bool:
@@ -98,11 +117,18 @@ class FifoQueue(LiveQueue):
     ) -> bool:
         """Take what the group delivers, in order; False if that is nothing at all."""
         count = len(choice.all)
+        self._make_room(limit)
         for taken in self._deliverable(head, limit - len(choice.messages), now):
             self._sort_out(taken, now, receives_max, choice)
+            self._held[taken.position] = _lightened(taken.record)
             if len(choice.messages) >= limit or choice.is_cut_short:
                 break
         return len(choice.all) > count
+
+    def _make_room(self, count: int) -> None:
+        if len(self._held) + count > config.HELD_MESSAGES_MAX:
+            # The cheapest bound is to start over.
+            self._held.clear()
 
     def _deliverable(self, head: Head, limit: int, now: int) -> Iterator[Taken]:
         """The group's messages up to the first that is invisible, read a page at a time; who takes
@@ -113,19 +139,37 @@ class FifoQueue(LiveQueue):
         end = native.prefix_end(keys.group_prefix(head.group_id))
         while rows := self.group.scan_keys(begin, end, limit):
             positions = [keys.group_position(row) for row in rows]
-            state_keys = [keys.state_key(position) for position in positions]
-            stored = self.group.get_many(state_keys + [keys.data_key(one) for one in positions])
-            states, records = stored[: len(rows)], stored[len(rows) :]
-            for position, key, state, record in zip(
-                positions, state_keys, states, records, strict=True
-            ):
+            states = self._states(positions)
+            records = self._records(positions)
+            for position in positions:
                 self.scanned += 1
                 # One that somebody is changing counts as invisible.
-                taken = self._taken(position, state, record)
-                if self._visible_at(taken) > now or self.group.latches.is_held(key):
+                taken = self._taken(position, states.get(position), records[position])
+                is_changing = self.group.latches.is_held(keys.state_key(position))
+                if is_changing or self._visible_at(taken) > now:
                     return
                 yield taken
             begin = rows[-1] + b"\x00"
+
+    def _states(self, positions: Sequence[int]) -> dict[int, bytes | None]:
+        """Every state has a timer: where all timers are known, most messages have none to read.
+
+        Arrivals may have one that nobody has reported.
+        """
+        if self.timers.knows_all and not self._has_arrivals:
+            positions = [position for position in positions if self.timers.has(position)]
+        if not positions:
+            return {}
+        stored = self.group.get_many([self.messages.state_key(one) for one in positions])
+        return dict(zip(positions, stored, strict=True))
+
+    def _records(self, positions: Sequence[int]) -> dict[int, bytes | None]:
+        records = {position: self._fresh.take(position) for position in positions}
+        missing = [position for position, record in records.items() if record is None]
+        if missing:
+            stored = self.group.get_many([self.messages.data_key(one) for one in missing])
+            records.update(zip(missing, stored, strict=True))
+        return records
 
     def _taken(self, position: int, state: bytes | None, record: bytes | None) -> Taken:
         assert record is not None, "a row of a group without its message"
@@ -162,18 +206,22 @@ class FifoQueue(LiveQueue):
     def added(self, messages: Iterable[PlannedSend]) -> None:
         """Whoever added them reports the transaction, which knows their groups."""
 
-    def sent(self, messages: Iterable[tuple[str, int]]) -> None:
-        """Messages were stored, each (group, position). Behind others of its group a message
-        changes nothing; of a group that nobody knows, when all are known, it is the first.
+    def sent(self, drafts: Iterable[FifoDraft], messages: Iterable[PlannedSend]) -> None:
+        """Messages were stored. Behind others of its group a message changes nothing; of a group
+        that nobody knows, when all are known, it is the first.
         """
-        for group_id, position in messages:
-            if self.ready.has(group_id):
+        ready = self.ready
+        for draft, message in zip(drafts, messages, strict=True):
+            group_id, position = draft[1], message[2]
+            self._fresh.add(position, message[3])
+            if ready.has(group_id):
                 continue
-            if self.ready.knows_all:
-                self.ready.put(Head(position >> 16, position, group_id))
-            else:
+            if ready.knows_all:
+                ready.put(Head(position >> 16, position, group_id))
+            elif (position >> 16, position) < ready.horizon:
                 self._refresh(group_id)
-        self._wake()
+        if self.waiters:
+            self._wake()
 
     def applied(self, txn: Txn) -> None:
         touched = {key for kind, key, _ in txn.writes if kind == TOUCH}
@@ -182,8 +230,15 @@ class FifoQueue(LiveQueue):
                 self._refresh(split_head_key(head_key)[1].decode())
         self._wake()
 
+    def removed(self, position: int) -> None:
+        super().removed(position)
+        self._held.pop(position, None)
+
     def indexed_record(self, position: int) -> MessageRecord | None:
-        """Every message is found by its group."""
+        """Every message is found by its group. What was received lately may have no body here."""
+        held = self._held.get(position)
+        if held is not None:
+            return held
         stored = self.group.get(self.messages.data_key(position))
         return None if stored is None else native.decode_message(stored)
 
@@ -193,7 +248,7 @@ class FifoQueue(LiveQueue):
             self._refresh(group_id)
 
     def _refresh(self, group_id: str) -> None:
-        row = self.group.get(self.messages.head_key(group_id))
+        row = self.group.head_row(self.messages.head_key(group_id))
         if row is None:
             self.ready.forget(group_id)
         else:
@@ -232,3 +287,7 @@ class FifoQueue(LiveQueue):
 def _head(group_id: str, row: bytes) -> Head:
     position = int.from_bytes(row[:POSITION_BYTES], "big")
     return Head(int.from_bytes(row[POSITION_BYTES:], "big"), position, group_id)
+
+
+def _lightened(record: MessageRecord) -> MessageRecord:
+    return record if len(record.body) <= _LIGHT_BODY_BYTES else record._replace(body=b"")

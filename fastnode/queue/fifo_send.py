@@ -1,30 +1,30 @@
 """Sends to a FIFO queue: duplicates are recognised, messages are filed under their group."""
 
-import hashlib
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from fastnode import config, native
+from fastnode.flow import Suspension
+from fastnode.native import FifoDraft, PlannedSend
 from fastnode.queue.caller import Call
+from fastnode.queue.characters import is_token
+from fastnode.queue.digest import body_md5, content_deduplication_id
 from fastnode.queue.fifo_live import FifoQueue
 from fastnode.queue.live import LiveQueue
-from fastnode.queue.message_attributes import encode_extras
+from fastnode.queue.message_attributes import MessageExtras, encode_extras
 from fastnode.queue.parts import Send, Sent
 from fastnode.queue.places import at_partition, by_partition, identity_of, in_partitions
 from fastnode.queue.service import Service
 from fastnode.queue.validate import ValidSend
-from fastnode.store.keyspace import encode_position
-from fastnode.store.txn import Txn
+from fastnode.store.group import Waiting
 
 _ID_BYTES: Final = 16
-_DIGITS: Final = 20
 
 
 def sequence_number(queue: LiveQueue, position: int) -> str:
     """Rises with the log, is unique in the queue and needs no counter."""
-    partition = max(queue.partition, 0)
-    number = (position >> 16) * 512 + partition * 16 + (position & 0xFFFF)
-    return f"{number:0{_DIGITS}d}"
+    partition = queue.partition if queue.partition > 0 else 0
+    return f"{(position >> 16) * 512 + partition * 16 + (position & 0xFFFF):020d}"
 
 
 async def store(
@@ -70,24 +70,80 @@ async def store_in(
     keys = [_dedup_key(queue, valid) for _, valid in messages]
     while (blocked := queue.group.latches.wait_for(keys)) is not None:
         await blocked
-    originals = dict(zip(keys, queue.group.get_many(keys), strict=True))
-    txn = queue.group.begin(service.new_request())
-    sent: list[Sent] = []
-    added: list[tuple[str, int]] = []
+    originals = _originals(queue, keys)
+    request, stamps = service.new_request(), queue.group.stamp()
+    drafts: dict[bytes, FifoDraft] = {}
     for key, (entry, valid) in zip(keys, messages, strict=True):
         original = originals[key]
-        digest = hashlib.md5(valid.body, usedforsecurity=False)
-        if original is None or not _is_recent(original, txn.commit_ts):
-            draft = _Draft(entry, valid, key, digest.digest())
-            originals[key] = original = _plan(queue, txn, draft, sender)
-            added.append((valid.extras.group_id or "", txn.commit_ts << 16 | entry))
-        sent.append(_answer(queue, original, digest.hexdigest()))
-    if added:
-        txn.check(queue.keys.generation)
-        txn.add(queue.messages.total, len(added))
-        await queue.group.submit(txn)
-        queue.sent(added)
-    return sent
+        if key not in drafts and (original is None or not _is_recent(original, stamps[1])):
+            drafts[key] = _draft(entry, valid, key)
+    sent: dict[bytes, PlannedSend] = {}
+    if drafts:
+        outcome = Suspension()
+        new = tuple(drafts.values())
+        planned = submit(queue, request, stamps, sender, new, outcome)
+        await outcome
+        queue.sent(new, planned)
+        sent = dict(zip(drafts, planned, strict=True))
+    return [
+        _answer(queue, sent.get(key), originals[key], valid.body)
+        for key, (_, valid) in zip(keys, messages, strict=True)
+    ]
+
+
+def submit(
+    queue: FifoQueue,
+    request: bytes,
+    stamps: tuple[int, int],
+    sender: str,
+    drafts: Sequence[FifoDraft],
+    waiting: Waiting,
+) -> list[PlannedSend]:
+    """Plan and submit messages of which none is a duplicate, under stamps just taken."""
+    group, commit_ts = queue.group, stamps[1]
+    encoded, planned = native.plan_fifo_sends(request, *stamps, queue.send_keys, sender, drafts)
+    latched = tuple([draft[2] for draft in drafts])
+    group.latches.hold(latched)
+    for key in latched:
+        queue.recent.add(key, commit_ts >> 16)
+    group.submit_encoded(request, commit_ts, encoded, waiting, latched)
+    return planned
+
+
+def plain_draft(
+    queue: FifoQueue, group_id: str, deduplication_id: str | None, body: bytes
+) -> FifoDraft | None:
+    """Of a message with nothing but a body and its ids, if it is new and nobody has to wait for
+    anything: then there is nothing left to check but the body.
+    """
+    if deduplication_id is None:
+        if not queue.settings.has_content_based_deduplication:
+            return None
+        deduplication_id = content_deduplication_id(body)
+    elif not is_token(deduplication_id):
+        return None
+    if not is_token(group_id):
+        return None
+    scope = group_id if queue.record.dedup_per_group else ""
+    key = native.dedup_key(queue.messages.dedup, scope, deduplication_id)
+    group = queue.group
+    if group.latches.is_held(key) or (queue.recent.may_have(key) and group.get(key) is not None):
+        return None
+    extras = encode_extras(MessageExtras(group_id, deduplication_id=deduplication_id))
+    return FifoDraft(0, group_id, key, extras, body)
+
+
+def _originals(queue: FifoQueue, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
+    """The rows of deduplication keys; None where there is none that matters any more."""
+    used = [key for key in keys if queue.recent.may_have(key)]
+    rows = dict(zip(used, queue.group.get_many(used), strict=True)) if used else {}
+    return {key: rows.get(key) for key in keys}
+
+
+def _draft(entry: int, valid: ValidSend, dedup_key: bytes) -> FifoDraft:
+    extras = valid.extras
+    assert extras.group_id is not None
+    return FifoDraft(entry, extras.group_id, dedup_key, encode_extras(extras), valid.body)
 
 
 def _dedup_key(queue: LiveQueue, valid: ValidSend) -> bytes:
@@ -102,36 +158,12 @@ def _is_recent(original: bytes, now: int) -> bool:
     return (now >> 16) - (sent_at >> 16) < config.DEDUPLICATION_MS
 
 
-def _answer(queue: LiveQueue, original: bytes, body_md5: str) -> Sent:
+def _answer(
+    queue: LiveQueue, planned: PlannedSend | None, original: bytes | None, body: bytes
+) -> Sent:
+    if planned is not None:
+        return Sent(planned.message_id, planned.body_md5, sequence_number(queue, planned.position))
+    assert original is not None, "what is no new message is a duplicate"
     position = int.from_bytes(original[_ID_BYTES:], "big")
     message_id = native.message_id_text(original[:_ID_BYTES])
-    return Sent(message_id, body_md5, sequence_number(queue, position))
-
-
-class _Draft(NamedTuple):
-    entry: int
-    valid: ValidSend
-    dedup_key: bytes
-    digest: bytes
-
-
-def _plan(queue: LiveQueue, txn: Txn, draft: _Draft, sender: str) -> bytes:
-    """The new message; returns its deduplication row."""
-    keys, (entry, valid, dedup_key, digest) = queue.messages, draft
-    commit_ts = txn.commit_ts
-    position = commit_ts << 16 | entry
-    message_id = native.message_id(commit_ts, entry, txn.request)
-    extras = valid.extras
-    assert extras.group_id is not None
-    record = native.encode_message(
-        0, message_id, commit_ts >> 16, digest, sender, encode_extras(extras), valid.body
-    )
-    place = encode_position(position)
-    original = message_id + place
-    txn.put_fresh(keys.data_key(position), record)
-    txn.put_fresh(keys.group_key(extras.group_id, position), b"")
-    txn.touch(keys.head_key(extras.group_id))
-    txn.put(dedup_key, original)
-    txn.put_fresh(keys.dedup_age + place + dedup_key[len(keys.dedup) :], b"")
-    txn.mask |= 1 << entry
-    return original
+    return Sent(message_id, body_md5(body), sequence_number(queue, position))

@@ -2,6 +2,8 @@
 back.
 """
 
+from functools import lru_cache
+
 from fastnode import native
 from fastnode.native import MESSAGE_MOVED, MessageRecord, MessageState
 from fastnode.queue.choice import Choice
@@ -38,8 +40,9 @@ def plan_removal(
         txn.delete_fresh(keys.age_key(record.sent_ms, position))
     if queue.settings.is_fifo:
         assert record is not None, "a message group is found by its messages' records"
-        txn.delete_fresh(keys.group_key(group_of(record), position))
-        plan_touch(queue, txn, record)
+        group_id = group_of(record)
+        txn.delete_fresh(keys.group_key(group_id, position))
+        txn.touch(keys.head_key(group_id))
 
 
 def plan_claim(queue: LiveQueue, txn: Txn, choice: Choice) -> int | None:
@@ -102,6 +105,12 @@ def plan_touch(queue: LiveQueue, txn: Txn, record: MessageRecord) -> None:
 
 
 def group_of(record: MessageRecord) -> str:
-    group_id = decode_extras(record.extras).group_id
+    return _group_id(record.extras)
+
+
+# A call asks for the group of a message several times, and a delete follows its receive.
+@lru_cache(maxsize=4096)
+def _group_id(extras: bytes) -> str:
+    group_id = decode_extras(extras).group_id
     assert group_id is not None, "a message of a FIFO queue has a group"
     return group_id

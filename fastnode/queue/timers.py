@@ -42,6 +42,13 @@ class Timers:
         return self._horizon
 
     @property
+    def knows_all(self) -> bool:
+        return self._horizon == NO_HORIZON
+
+    def has(self, position: int) -> bool:
+        return position in self._scheduled or position in self._due
+
+    @property
     def due_received(self) -> int:
         """Received messages whose timeout ran out: stored as in flight, visible by time alone."""
         return self._due_received

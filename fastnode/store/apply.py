@@ -16,6 +16,7 @@ from fastnode.native import (
     FRESH_DELETE,
     MAX,
     TOUCH,
+    HeadChanges,
     Resolved,
     Resolver,
     Transaction,
@@ -76,9 +77,15 @@ def decide(resolver: Resolver, entries: Sequence[bytes]) -> list[Decided]:
 
 
 def fill_batch(
-    engine: heads.Reader, batch: Batch, entries: Sequence[Decided], after: Position
+    engine: heads.Reader,
+    batch: Batch,
+    entries: Sequence[Decided],
+    after: Position,
+    head_rows: heads.HeadRows | None = None,
 ) -> None:
-    """Everything that the entries write, with the position that they lead to. May be repeated."""
+    """Everything that the entries write, with the position that they lead to. May be repeated; who
+    keeps head rows from batch to batch tells them when one is written.
+    """
     writer = _Writer(batch, Sums(engine))
     for transactions, resolved in entries:
         native.write_landed(transactions, resolved.outcomes, batch.put, writer.write)
@@ -87,17 +94,18 @@ def fill_batch(
         for row_id in resolved.expired:
             batch.delete(window_key(row_id))
     writer.sums.write(batch)
-    if writer.has_touched:
-        heads.write_heads(engine, batch, _changes(entries))
+    if writer.changes_heads:
+        heads.write_heads(engine, batch, _changes(entries), head_rows or heads.HeadRows())
     batch.put(APPLIED_KEY, _encode_position(after))
 
 
-def _changes(entries: Sequence[Decided]) -> heads.Changes:
+def _changes(entries: Sequence[Decided]) -> HeadChanges:
     """Gathered in a second look at the entries, so that those without groups pay nothing."""
-    changes = heads.Changes()
-    for transactions, resolved in entries:
-        native.write_landed(transactions, resolved.outcomes, changes.put, changes.write)
-    return changes
+    if len(entries) == 1:
+        return native.head_changes(entries[0].transactions, entries[0].resolved.outcomes)
+    transactions = [one for entry in entries for one in entry.transactions]
+    outcomes = [one for entry in entries for one in entry.resolved.outcomes]
+    return native.head_changes(transactions, outcomes)
 
 
 def _stored_rows(engine: Engine) -> Iterator[tuple[int, bytes]]:
@@ -111,12 +119,12 @@ def _stored_rows(engine: Engine) -> Iterator[tuple[int, bytes]]:
 class _Writer:
     """Everything but puts."""
 
-    __slots__ = ("batch", "has_touched", "sums")
+    __slots__ = ("batch", "changes_heads", "sums")
 
     def __init__(self, batch: Batch, sums: Sums) -> None:
         self.batch = batch
         self.sums = sums
-        self.has_touched = False
+        self.changes_heads = False
 
     def write(self, kind: int, key: bytes, value: bytes) -> None:
         if kind == ADD:
@@ -126,11 +134,12 @@ class _Writer:
         elif kind == MAX:
             self.sums.raise_to(key, value)
         elif kind == TOUCH:
-            self.has_touched = True
+            self.changes_heads = True
         else:
             assert kind == DROP, f"the codec refuses the write kind {kind}"
             self.batch.delete_range(key, value)
             self.sums.drop(key, value)
+            self.changes_heads = True
 
 
 def _encode_position(position: Position) -> bytes:

@@ -33,6 +33,7 @@ from fastnode.store.apply import (
     load_resolver,
 )
 from fastnode.store.engine import Engine, WriteStalled
+from fastnode.store.heads import HeadRows
 from fastnode.store.latches import Latches
 from fastnode.store.sums import decode_counter
 from fastnode.store.txn import Txn
@@ -90,6 +91,7 @@ class Group:
         self.is_sole_voter = is_sole_voter
         # Who waits for the state to reach an index, and the lowest of these.
         self._reaching: list[tuple[int, Suspension]] = []
+        self._head_rows = HeadRows()
         self._position = load_position(engine)
         self._resolver = load_resolver(engine, self._position)
         self._term = 0
@@ -158,6 +160,10 @@ class Group:
 
     def counter(self, key: bytes) -> int:
         return decode_counter(self._engine.get(key))
+
+    def head_row(self, head_key: bytes) -> bytes | None:
+        """As `get`, for what is kept at hand of a message group; see `heads.py`."""
+        return self._head_rows.get(self._engine, head_key)
 
     # --- planning --------------------------------------------------------------------------
 
@@ -241,7 +247,7 @@ class Group:
         while self._undecided or self._decided is not None:
             decided, position = self._decided or self._decide(*self._undecided.popleft())
             batch = self._engine.batch()
-            fill_batch(self._engine, batch, decided, position)
+            fill_batch(self._engine, batch, decided, position, self._head_rows)
             try:
                 self._engine.write(batch)
             except (WriteStalled, DiskFull) as refusal:
@@ -250,6 +256,7 @@ class Group:
                 self._is_disk_full = isinstance(refusal, DiskFull)
                 return False
             self._decided = None
+            self._head_rows.written()
             self._is_disk_full = False
             self._position = position
             self._clock.observe(position.commit_ts)
@@ -305,6 +312,7 @@ class Group:
         self._undecided.clear()
         self._decided = None
         self._is_disk_full = False
+        self._head_rows = HeadRows()
         self._position = load_position(self._engine)
         self._resolver = load_resolver(self._engine, self._position)
         self._clock.observe(self._position.commit_ts)

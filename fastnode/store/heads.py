@@ -11,14 +11,14 @@ However the log is cut into batches the rows are the same. What a receive does w
 decided here.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-from fastnode import native
-from fastnode.native import DELETE, DROP, FAMILY_GROUP, FAMILY_STATE, FRESH_DELETE, TOUCH
+from fastnode import config, native
+from fastnode.native import FAMILY_STATE, HeadChanges
 from fastnode.store.engine import Batch
 from fastnode.store.keyspace import (
+    FAMILY_HEAD,
     FAMILY_READY,
     POSITION_BYTES,
     head_group,
@@ -26,6 +26,8 @@ from fastnode.store.keyspace import (
 )
 
 _TIMESTAMP_BYTES: Final = 8
+_HEAD_START: Final = len(FAMILY_HEAD)
+_UNCHANGED: Final[Mapping[bytes, bool]] = {}
 
 
 class Reader(Protocol):
@@ -34,64 +36,73 @@ class Reader(Protocol):
     def scan_keys(self, start: bytes, end: bytes, limit: int) -> list[bytes]: ...
 
 
-class Changes:
-    """What a batch does to group indexes and states, in order, and which heads it touches.
-
-    `groups` has for each group the positions whose rows were written: True put, False deleted.
-    `states` goes by position alone: commit timestamps never repeat, so it names one message.
-    A dropped range is a whole family of a scope, and whoever drops one family drops them all.
+class HeadRows:
+    """Head rows as the engine has them, of the groups that were touched lately: most sends go to
+    the same groups as those before. What a batch makes of them is believed once it is written.
     """
 
-    __slots__ = ("_dropped", "groups", "states", "touched")
+    __slots__ = ("_planned", "_rows")
 
     def __init__(self) -> None:
-        # A dict for its order: what is written must not depend on how a process hashes.
-        self.touched: dict[bytes, None] = {}
-        self.groups: defaultdict[bytes, dict[bytes, bool]] = defaultdict(dict)
-        self.states: dict[bytes, bytes | None] = {}
-        self._dropped: list[tuple[bytes, bytes]] = []
+        self._rows: dict[bytes, bytes | None] = {}
+        self._planned: dict[bytes, bytes | None] = {}
 
-    def put(self, key: bytes, value: bytes) -> None:
-        if key.startswith(FAMILY_GROUP):
-            self.groups[key[:-POSITION_BYTES]][key[-POSITION_BYTES:]] = True
-        elif key.startswith(FAMILY_STATE):
-            self.states[key[-POSITION_BYTES:]] = value
+    def read(self, engine: Reader, head_keys: Sequence[bytes]) -> list[bytes | None]:
+        rows = self._rows
+        missing = [key for key in head_keys if key not in rows]
+        if missing:
+            if len(rows) + len(missing) > config.HEADS_REMEMBERED_MAX:
+                # The cheapest bound is to start over.
+                rows.clear()
+                missing = list(head_keys)
+            # All at once is cheaper than one by one.
+            rows.update(zip(missing, engine.get_many(missing), strict=True))
+        return [rows[key] for key in head_keys]
 
-    def write(self, kind: int, key: bytes, value: bytes) -> None:
-        """Everything but puts."""
-        if kind == TOUCH:
-            self.touched[key] = None
-        elif kind == DELETE or kind == FRESH_DELETE:
-            self._delete(key)
-        elif kind == DROP:
-            self._drop(key, value)
+    def get(self, engine: Reader, head_key: bytes) -> bytes | None:
+        rows = self._rows
+        return rows[head_key] if head_key in rows else engine.get(head_key)
 
-    def has_dropped(self, key: bytes) -> bool:
-        """Whether what the engine has under the key is gone."""
-        return bool(self._dropped) and any(start <= key < end for start, end in self._dropped)
+    def forget(self) -> None:
+        """Ranges are dropped: what was in them is not asked for."""
+        self._rows.clear()
 
-    def _delete(self, key: bytes) -> None:
-        if key.startswith(FAMILY_GROUP):
-            self.groups[key[:-POSITION_BYTES]][key[-POSITION_BYTES:]] = False
-        elif key.startswith(FAMILY_STATE):
-            self.states[key[-POSITION_BYTES:]] = None
+    def plan(self, planned: dict[bytes, bytes | None]) -> None:
+        """Instead of what was planned before and not written."""
+        self._planned = planned
 
-    def _drop(self, start: bytes, end: bytes) -> None:
-        """States stay: without its row in the group index nobody asks for a message's state."""
-        self._dropped.append((start, end))
-        for group in [group for group in self.groups if start <= group < end]:
-            del self.groups[group]
+    def written(self) -> None:
+        self._rows.update(self._planned)
+        self._planned = {}
 
 
-def write_heads(engine: Reader, batch: Batch, changes: Changes) -> None:
+def write_heads(engine: Reader, batch: Batch, changes: HeadChanges, rows: HeadRows) -> None:
     """The rows of every group that was touched, after everything else of the batch."""
+    if changes.dropped:
+        rows.forget()
+    planned: dict[bytes, bytes | None] = {}
     head_keys = list(changes.touched)
-    # All at once is cheaper than one by one.
-    for head_key, stored in zip(head_keys, engine.get_many(head_keys), strict=True):
-        old = None if changes.has_dropped(head_key) else stored
-        new = _head(engine, changes, head_key, old)
+    for head_key, stored in zip(head_keys, rows.read(engine, head_keys), strict=True):
+        old = None if changes.dropped and _has_dropped(changes, head_key) else stored
+        changed = changes.groups.get(head_key[_HEAD_START:], _UNCHANGED)
+        if old is not None and _stays(changes, changed, old[:POSITION_BYTES]):
+            continue
+        planned[head_key] = new = _head(engine, changes, head_key, old)
         if new != old:
             _replace(batch, head_key, old, new)
+    rows.plan(planned)
+
+
+def _has_dropped(changes: HeadChanges, key: bytes) -> bool:
+    """Whether what the engine has under the key is gone."""
+    return any(start <= key < end for start, end in changes.dropped)
+
+
+def _stays(changes: HeadChanges, changed: Mapping[bytes, bool], head: bytes) -> bool:
+    """Whether nothing happened to the head, and nothing has come before it: most touches are sends
+    to groups that have messages.
+    """
+    return head not in changes.states and head not in changed and min(changed, default=head) >= head
 
 
 def _replace(batch: Batch, head_key: bytes, old: bytes | None, new: bytes | None) -> None:
@@ -105,9 +116,9 @@ def _replace(batch: Batch, head_key: bytes, old: bytes | None, new: bytes | None
         batch.put(_ready_key(scope, new), group_id)
 
 
-def _head(engine: Reader, changes: Changes, head_key: bytes, old: bytes | None) -> bytes | None:
+def _head(engine: Reader, changes: HeadChanges, head_key: bytes, old: bytes | None) -> bytes | None:
     group = head_group(head_key)
-    changed = changes.groups.get(group, {})
+    changed = changes.groups.get(head_key[_HEAD_START:], _UNCHANGED)
     old_position = None if old is None else old[:POSITION_BYTES]
     position = _first_position(engine, changed, group, old_position)
     if position is None:

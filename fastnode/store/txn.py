@@ -16,7 +16,16 @@ class Txn:
     decides.
     """
 
-    __slots__ = ("commit_ts", "mask", "reads", "request", "retention", "start_ts", "writes")
+    __slots__ = (
+        "_touched",
+        "commit_ts",
+        "mask",
+        "reads",
+        "request",
+        "retention",
+        "start_ts",
+        "writes",
+    )
 
     def __init__(self, request: bytes, start_ts: int, commit_ts: int) -> None:
         self.request = request
@@ -26,6 +35,7 @@ class Txn:
         self.mask = 0
         self.reads: list[bytes] = []
         self.writes: list[tuple[int, bytes, bytes]] = []
+        self._touched = b""
 
     def check(self, key: bytes) -> None:
         """The plan holds only if nobody wrote this key since `start_ts`."""
@@ -64,7 +74,11 @@ class Txn:
         Whoever writes a row of the group's index or the state of one of its messages touches it;
         what the head is then is found out where the transaction is applied.
         """
+        if head_key == self._touched:
+            # Messages of one group follow each other, and once is enough.
+            return
         assert head_key.startswith(FAMILY_HEAD), "only the head of a group is touched"
+        self._touched = head_key
         self.writes.append((TOUCH, head_key, b""))
 
     def latched_keys(self) -> tuple[bytes, ...]:

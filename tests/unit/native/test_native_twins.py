@@ -34,6 +34,17 @@ entries = st.one_of(
     ),
 )
 rows = st.tuples(st.integers(0, 9), own.blobs, own.blobs)
+# Writes that hit the same few groups and states again and again, and ranges around them.
+group_keys = st.builds(
+    lambda family, group, position: family + group + position,
+    st.sampled_from([native.FAMILY_GROUP, native.FAMILY_STATE, b"!sqs|msg|head|", b""]),
+    st.sampled_from([b"", b"a", b"b"]),
+    st.sampled_from([b"", b"0123456789", b"0123456788"]),
+)
+group_rows = st.one_of(
+    st.tuples(st.integers(native.PUT, native.TOUCH), group_keys, own.blobs),
+    st.tuples(st.just(native.DROP), group_keys, group_keys.map(lambda key: key + b"\xff")),
+)
 
 ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     "text": st.tuples(texts),
@@ -99,6 +110,35 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
         own.blobs,
         texts,
         st.lists(st.tuples(own.blobs, st.binary(max_size=200)), max_size=17),
+    ),
+    "plan_fifo_sends": st.tuples(
+        sixteens,
+        numbers,
+        numbers,
+        st.builds(native.FifoKeys, *[own.blobs] * 7),
+        texts,
+        st.lists(
+            st.builds(
+                native.FifoDraft,
+                *(st.integers(-1, 16), texts, own.blobs, own.blobs, st.binary(max_size=200)),
+            ),
+            max_size=18,
+        ),
+    ),
+    "head_changes": st.builds(
+        lambda made, statuses: (
+            made[: len(statuses)],
+            [(status, 0, 0) for status in statuses[: len(made)]],
+        ),
+        st.lists(
+            own.transactions.flatmap(
+                lambda made: st.lists(group_rows, max_size=6).map(
+                    lambda writes: made._replace(writes=writes)
+                )
+            ),
+            max_size=3,
+        ),
+        st.lists(st.sampled_from([native.APPLIED, native.CONFLICT]), max_size=3),
     ),
 }
 

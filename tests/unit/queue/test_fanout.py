@@ -4,12 +4,12 @@ import json
 from collections import Counter
 
 import pytest
+from tests.unit.cluster.cluster_world import ClusterWorld, answer_of, receive_request
 
 from fastnode.errors import Unavailable
 from fastnode.queue import api
 from fastnode.queue.errors import SqsError
 from fastnode.queue.partitions import PartitionedQueue
-from tests.unit.cluster.cluster_world import ClusterWorld, answer_of, receive_request
 from tests.world import ACCOUNT, REGION, Pending
 
 URL = "p.fifo"

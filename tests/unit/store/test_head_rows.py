@@ -1,0 +1,72 @@
+"""Head rows kept from batch to batch: they are what the engine has, whatever became of a batch."""
+
+import pytest
+
+from fastnode import config, native
+from fastnode.store.apply import Position, decide, fill_batch, load_position, load_resolver
+from fastnode.store.engine import Batch
+from fastnode.store.heads import HeadRows
+from tests.unit.store.test_heads import (
+    KEYS,
+    CountingEngine,
+    delete,
+    head,
+    head_rows,
+    purge,
+    send,
+    transaction,
+)
+
+
+def fill(engine: CountingEngine, rows: HeadRows, *transactions: bytes) -> Batch:
+    """A batch that nobody has written yet."""
+    before = load_position(engine)
+    resolver = load_resolver(engine, before)
+    decided = decide(resolver, [native.encode_entry([each]) for each in transactions])
+    after = Position(before.applied_index + 1, 1, resolver.last_commit_ts)
+    batch = engine.batch()
+    fill_batch(engine, batch, decided, after, rows)
+    return batch
+
+
+def test_a_head_that_was_read_or_written_is_not_read_again() -> None:
+    engine, rows = CountingEngine(), HeadRows()
+    engine.write(fill(engine, rows, transaction(1, send("a", 1))))
+    rows.written()
+    engine.looked_at = []
+    engine.write(fill(engine, rows, transaction(2, delete("a", 1))))
+    rows.written()
+    engine.write(fill(engine, rows, transaction(3, send("a", 3))))
+    rows.written()
+    assert KEYS.head_key("a") not in engine.looked_at
+    assert head_rows(engine) == head("a", 3)
+
+
+def test_a_batch_that_was_not_written_changes_no_row_that_is_kept() -> None:
+    engine, rows = CountingEngine(), HeadRows()
+    engine.write(fill(engine, rows, transaction(1, send("a", 1))))
+    rows.written()
+    fill(engine, rows, transaction(2, delete("a", 1)))
+    engine.write(fill(engine, rows, transaction(2, delete("a", 1))))
+    rows.written()
+    assert head_rows(engine) == {}
+
+
+def test_a_purge_is_noticed_by_the_rows_that_are_kept_also_if_nothing_is_touched() -> None:
+    engine, rows = CountingEngine(), HeadRows()
+    engine.write(fill(engine, rows, transaction(1, send("a", 1))))
+    rows.written()
+    engine.write(fill(engine, rows, transaction(2, purge())))
+    rows.written()
+    engine.write(fill(engine, rows, transaction(3, send("a", 3))))
+    assert head_rows(engine) == head("a", 3)
+
+
+def test_rows_are_kept_of_so_many_groups_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "HEADS_REMEMBERED_MAX", 3)
+    engine, rows = CountingEngine(), HeadRows()
+    for number in range(1, 20):
+        engine.write(fill(engine, rows, transaction(number, send(f"g{number % 5}", number))))
+        rows.written()
+        assert len(rows._rows) <= 3
+    assert len(head_rows(engine)) == 2 * 5
