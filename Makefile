@@ -20,9 +20,13 @@ help: ## list the targets
 run: build ## build what changed and start one durable node on loopback (ARGS="--listen ...")
 	@exec $(BIN)/fastnode run $(ARGS)
 
+.PHONY: cluster
+cluster: build ## build what changed and start three nodes on loopback, to see one fail (ARGS="--nodes 5 ...")
+	@exec $(BIN)/fastnode cluster dev $(ARGS)
+
 build: $(VENV)/.built ## create .venv, install the pinned dependencies, compile Cython and Rust
 
-test: lint test-rust test-unit test-integration conformance test-crash bench-smoke ## everything CI runs: lint, types, Rust and Python tests
+test: lint test-rust test-unit test-integration conformance test-crash test-cluster bench-smoke ## everything CI runs: lint, types, Rust and Python tests
 
 lint: $(VENV)/.dev ## ruff, mypy, stubtest, clippy, rustfmt
 	$(BIN)/ruff check .
@@ -49,6 +53,10 @@ conformance: $(VENV)/.dev ## every row of the SQS contract by both protocols; fa
 
 test-crash: $(VENV)/.dev ## real nodes killed with -9, damaged logs
 	$(BIN)/pytest -q tests/crash
+
+.PHONY: test-cluster
+test-cluster: $(VENV)/.dev ## three real nodes: killed, paused, cut off, refused, replaced; histories checked
+	$(BIN)/pytest -q tests/cluster
 
 .PHONY: clients fuzz
 clients: $(VENV)/.dev ## real clients against a node: boto3, old boto3, AWS CLI, JavaScript, Java

@@ -125,17 +125,18 @@ class GroupClock:
         "boottime_ns",
     )
 
-    def __init__(self, clock: Clock, target_ns: Callable[[], int] | None = None) -> None:
+    def __init__(self, clock: Clock, target_ns: Callable[[int], int] | None = None) -> None:
+        """`target_ns` is told how far the group's time has come."""
         self.boottime_ns = clock.boottime_ns
-        self._target_ns = target_ns or clock.wall_ns
+        self._target_ns = target_ns or (lambda _reached_ns: clock.wall_ns())
         self._last = 0
         self.lead(applied_ts=0)
 
     def lead(self, applied_ts: int) -> None:
         """Begin a leadership; `applied_ts` is the last timestamp that the log has applied."""
         self.observe(applied_ts)
-        target_ns = self._target_ns()
         floor_ns = milliseconds_of(self._last) * NS_PER_MS
+        target_ns = self._target_ns(floor_ns)
         self._anchor_boot_ns = self.boottime_ns()
         self._anchor_ns = max(floor_ns, target_ns)
         self._error_ns = target_ns - self._anchor_ns
@@ -168,7 +169,7 @@ class GroupClock:
             # changes.
             self._anchor_boot_ns = boot_ns
             self._anchor_ns = time_ns
-            self._error_ns = self._target_ns() - time_ns
+            self._error_ns = self._target_ns(time_ns) - time_ns
         return time_ns
 
 

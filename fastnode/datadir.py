@@ -17,6 +17,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import secrets
 from pathlib import Path
 from typing import Final, NoReturn
@@ -37,6 +38,7 @@ _FILES_BEFORE_FORMAT: Final = frozenset({LOCK_NAME, FORMAT_NAME + ".tmp", "lost+
 _LOG_NAME: Final = "log"
 _GROUPS_NAME: Final = "groups"
 _FORMAT_BYTES_MAX: Final = 64 * 1024
+_IDENTITY_MATCH: Final = re.compile(r"[0-9a-f]{32}").fullmatch
 
 
 class DataDir:
@@ -87,7 +89,7 @@ class DataDir:
             return {}
         try:
             return msgspec.json.decode(path.read_bytes(), type=dict[int, str])
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             _refuse_damaged(path, str(error))
 
     def close(self) -> None:
@@ -241,10 +243,13 @@ def _read_format(path: Path) -> _Format | None:
         if version > FORMAT_VERSION:
             _refuse_newer(path, version)
         identity = msgspec.json.decode(text, type=_Format)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         _refuse_damaged(path / FORMAT_NAME, str(error))
     if identity.format < 1 or identity.groups < 1 or identity.node_id < 1:
         _refuse_damaged(path / FORMAT_NAME, "a number in it is below 1")
+    for name in (identity.cluster_id, identity.incarnation or identity.cluster_id):
+        if not _IDENTITY_MATCH(name):
+            _refuse_damaged(path / FORMAT_NAME, "an identity in it is not 32 hexadecimal digits")
     return identity
 
 

@@ -26,6 +26,7 @@ from fastnode.cluster.refusal import LeadershipRefusal
 from fastnode.cluster.replication import Replication, restored_of
 from fastnode.datadir import DataDir
 from fastnode.errors import StartError
+from fastnode.option_values import Address
 from fastnode.peers.handshake import Identity
 from fastnode.peers.peers import Peers, Rules
 from fastnode.queue.part_handlers import PartWorker
@@ -115,6 +116,7 @@ class Node:
             group.on_gathered = self._runtime.gathered
             group.on_read_waiting = self._runtime.read_waiting
             group.on_leader = courier.look_again
+            group.observe_leading(partial(self._log_lead, group))
         self.leads = Leads(data.node_id, self.groups, self.raft, self.member)
         self.membership = Membership(
             data,
@@ -173,14 +175,14 @@ class Node:
             on_down=self.member.link_is_down,
         )
         try:
-            await peers.start(settings.raft.host, settings.raft.port)
+            host, port = await peers.start(settings.raft.host, settings.raft.port)
         except OSError as error:
             reason = f"--raft {settings.raft}: {error.strerror}"
             if not self.is_alone or "raft" in settings.explicit:
                 raise StartError(f"{reason}; stop what uses it or choose another") from error
             log.warning("nobody can join this node", extra={"why": reason})
             return
-        self.member.connect(peers)
+        self.member.connect(peers, Address(settings.advertise or host, port))
 
     async def stop(self) -> None:
         self._refusal.remove()
@@ -241,6 +243,14 @@ class Node:
             self.member.change_members(group, voters, learners)
         self._states.on_news(ready)
 
+    def _log_lead(self, group: Group) -> None:
+        """With how far the group's time is ahead of this node's clock, which is the first thing to
+        know when timeouts seem to be wrong.
+        """
+        ahead_ms = (group.now() >> 16) - self._clock.wall_ns() // 1_000_000
+        fields = {"group": group.number, "term": group.term, "ahead_ms": ahead_ms}
+        log.info("leading a group", extra=fields)
+
     def _count_voters(self, number: int) -> None:
         """Nobody can take the lead from a sole voter, and whoever is one everywhere is alone."""
         own = [self._data.node_id]
@@ -250,9 +260,11 @@ class Node:
             list(voters) == own for voters, _ in self.member.members.values()
         )
 
-    def _now_ns(self) -> int:
+    def _now_ns(self, reached_ns: int = 0) -> int:
         """The time that the voters agree on."""
-        return self.member.median_wall_ns() if hasattr(self, "member") else self._clock.wall_ns()
+        if not hasattr(self, "member"):
+            return self._clock.wall_ns()
+        return self.member.median_wall_ns(reached_ns)
 
     # --- the control plane -------------------------------------------------------------------
 

@@ -54,11 +54,22 @@ def parse_address(text: str) -> Address:
 
 
 def parse_host(text: str) -> str:
-    return parse_address(f"{text}:0").host if text else ""
+    if not text:
+        return ""
+    try:
+        return parse_address(f"{text}:0").host
+    except ValueError:
+        wanted = "a host name or an address, IPv6 in brackets as in [::1]"
+        raise ValueError(f"must be {wanted}, without a port") from None
 
 
 def parse_join(text: str) -> str:
-    return str(parse_address(text)) if text else ""
+    if not text:
+        return ""
+    address = parse_address(text)
+    if address.port == 0:
+        raise ValueError("must name the port at which the member is reached")
+    return str(address)
 
 
 def parse_peers(text: str) -> str:

@@ -252,10 +252,12 @@ def _check_cluster(settings: Settings) -> None:
             f"--peers does not name node {settings.node_id}: "
             "add it, or say by --node-id which of them this one is"
         )
+    if settings.join and settings.raft.port == 0:
+        raise UsageError("--join needs a --raft address with a port: the others will look for it")
     if (peers or settings.join) and not settings.cluster_secret:
-        public = [
-            address for address in (settings.raft, *peers.values()) if not address.is_loopback
-        ]
+        joined = [parse_address(settings.join)] if settings.join else []
+        members = (settings.raft, *joined, *peers.values())
+        public = [address for address in members if not address.is_loopback]
         if public:
             raise UsageError(
                 f"members at {public[0]} must prove who they are: give --cluster-secret a file, "

@@ -67,11 +67,13 @@ class Courier:
         while not group.is_ready:
             if call is not None and call.is_gone:
                 raise CallCancelled("nobody waits for the answer")
-            link = self._link(group)
+            link, leadership = self._link(group), (group.leader, group.term)
             if link is not None:
                 answer = await self._ask(group, link, service, payload, call)
                 if answer is not None:
                     return answer
+                if leadership != (group.leader, group.term):
+                    continue
             if self._now() >= ends_at:
                 raise Unavailable("no leader of the queue's group can be reached")
             await self._wait(call)

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from fastnode.cluster.member_records import MemberRecord, refusal_of
 from fastnode.datadir import DataDir
+from fastnode.option_values import Address
 from fastnode.peers.handshake import JOINING, Identity, Reason
 from fastnode.peers.link import Link
 from fastnode.peers.peers import Peers
@@ -56,8 +57,9 @@ class Member:
 
     # --- links -------------------------------------------------------------------------------
 
-    def connect(self, peers: Peers) -> None:
+    def connect(self, peers: Peers, own_address: Address) -> None:
         self._peers = peers
+        self._addresses.setdefault(peers.identity.node_id, str(own_address))
         self._dial()
 
     async def leave(self) -> None:
@@ -84,6 +86,8 @@ class Member:
         self.on_up()
 
     def link_is_down(self, link: Link) -> None:
+        if link.clock_offset_ns is not None:
+            self._offsets[link.peer.node_id] = link.clock_offset_ns
         self._consensus.report_unreachable(link.peer.node_id)
 
     def refusal_of(self, peer: Identity) -> Reason | None:
@@ -168,10 +172,13 @@ class Member:
         links = [self.link_to(node) for node in others]
         return ["" if link is None else link.peer.sqs_url for link in links]
 
-    def median_wall_ns(self) -> int:
-        """The lower median of the voters' clocks, as far as they were ever heard."""
+    def median_wall_ns(self, reached_ns: int) -> int:
+        """The median of the voters' clocks, as far as they were ever heard. Of two in the middle the
+        lower counts, unless the group's time has passed it already: then that one is wrong.
+        """
         if self._peers is not None:
             self._offsets.update(self._peers.clock_offsets())
-        offsets = self._offsets
+        offsets, own_ns = self._offsets, self._wall_ns()
         heard = sorted([0, *(offsets[node] for node in self.voters if node in offsets)])
-        return self._wall_ns() + heard[(len(heard) - 1) // 2]
+        lower_ns, upper_ns = heard[(len(heard) - 1) // 2], heard[len(heard) // 2]
+        return own_ns + (lower_ns if own_ns + lower_ns >= reached_ns else upper_ns)

@@ -118,7 +118,7 @@ class Membership:
         members = tuple(
             MemberAddress(one.node, one.incarnation, Addresses(one.raft))
             for one in load_records(self._groups[0]).values()
-            if not one.is_removed
+            if one.raft and not one.is_removed
         )
         return Joined(bytes.fromhex(self._data.cluster_id), len(self._groups), members)
 

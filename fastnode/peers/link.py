@@ -56,6 +56,8 @@ class Host(Protocol):
 
     def wall_ns(self) -> int: ...
 
+    def boottime_ns(self) -> int: ...
+
     def on_raft(self, node_id: int, packet: bytes, /) -> None: ...
 
     def link_lost(self, link: "Link", why: str) -> None: ...
@@ -164,7 +166,7 @@ class Link(asyncio.Protocol):
 
     @property
     def clock_offset_ns(self) -> int | None:
-        return self._offsets.offset_ns
+        return self._offsets.offset_ns(self._host.wall_ns(), self._host.boottime_ns())
 
     @property
     def backlog_bytes(self) -> int:
@@ -287,7 +289,7 @@ class Link(asyncio.Protocol):
             self._serve(call_id, milliseconds, service, payload)
         else:
             (sent_wall_ms,) = frames.unpack_number(head)
-            self._offsets.add(sent_wall_ms, self._host.wall_ns())
+            self._offsets.add(sent_wall_ms, self._host.boottime_ns())
             self._host.on_raft(self.peer.node_id, payload)
 
     # --- Calls of ours ---

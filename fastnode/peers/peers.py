@@ -90,6 +90,7 @@ class Peers:
         self.timing = timing or Timing()
         self.on_raft = on_raft
         self.wall_ns = clock.wall_ns
+        self.boottime_ns = clock.boottime_ns
         self._secret = secret
         self._rules = rules
         self._ids = ids

@@ -82,6 +82,7 @@ class _Fanout:
             messages = await self._look_here(budget)
         if not messages:
             messages = await self._look_there(others, budget)
+        self._service.fanout.add(budget.visited, budget.rows, budget.nanoseconds)
         if self._call.wants_explanation:
             self._call.explanation = budget.explain()
         return messages

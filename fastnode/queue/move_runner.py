@@ -35,7 +35,7 @@ from fastnode.queue.move_record import (
     decode_task,
     encode_task,
 )
-from fastnode.queue.outbox import Outbox, Queues, post_all
+from fastnode.queue.outbox import Outbox, Queues, look_at, post_all
 from fastnode.queue.plans import plan_claim, plan_removal
 from fastnode.store.group import Group
 from fastnode.store.keyspace import (
@@ -223,6 +223,7 @@ class _Mover:
 
     async def _step(self) -> int | None:
         """Milliseconds until the next step; None when there is none."""
+        await look_at(self._queues, (self._runner.segment,))
         group = await self._settled_group()
         queue = self._runner.source()
         task = None if queue is None else self._runner.task(queue)

@@ -121,13 +121,17 @@ class Service:
         return self._ids.take(16)
 
     def live_queue(self, caller: Caller, queue_url: str | None) -> LiveQueue | None:
-        """The queue that a call means, if it is in memory and nobody is changing it."""
+        """The queue that a call means, if it is in memory, nobody is changing it, and nobody else
+        could have changed it.
+        """
         resolved = self._resolved.get(queue_url or "")
         if resolved is None:
             return None
         account, name = resolved
         queue = self._live.get((account or caller.account, caller.region, name))
-        if queue is None or queue.group.latches.is_held(queue.keys.generation):
+        if queue is None or not queue.group.is_ready:
+            return None
+        if queue.group.latches.is_held(queue.keys.generation):
             return None
         # Whether the caller may is a question for the general way.
         is_plain = queue.policy is None and queue.account == caller.account

@@ -156,7 +156,7 @@ def test_target_is_asked_once_an_interval_and_not_for_every_stamp() -> None:
     clock = FakeClock()
     asked: list[int] = []
 
-    def target_ns() -> int:
+    def target_ns(_reached_ns: int) -> int:
         asked.append(clock.wall)
         return clock.wall
 
@@ -192,7 +192,7 @@ def test_leadership_begins_at_the_wall_when_the_log_is_older() -> None:
 def test_target_of_several_voters_replaces_the_own_wall() -> None:
     clock = FakeClock()
     median_ns = EPOCH_NS + 90 * SECOND_NS
-    assert GroupClock(clock, lambda: median_ns).now() == timestamp_from_ms(median_ns // NS_PER_MS)
+    assert GroupClock(clock, lambda _reached_ns: median_ns).now() == timestamp_from_ms(median_ns // NS_PER_MS)
 
 
 def test_used_up_counter_carries_into_the_milliseconds() -> None:

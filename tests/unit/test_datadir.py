@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import fastnode
-from fastnode.datadir import DataDir, open_data_dir
+from fastnode.datadir import DataDir, Founding, is_new, open_data_dir
 from fastnode.errors import StartError, UsageError
 from fastnode.settings import Settings
 
@@ -245,3 +245,100 @@ def test_directory_that_cannot_be_made_is_refused() -> None:
 def test_name_too_long_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StartError, match="File name too long"):
         open_data_dir(settings_for(tmp_path / ("n" * 300)))
+
+
+# --- clusters -----------------------------------------------------------------------------------
+
+PEERS = "1=127.0.0.1:7001,2=127.0.0.1:7002"
+
+
+def identity(settings: Settings, founding: Founding | None = None) -> tuple[str, bytes, int, int]:
+    data_dir = open_data_dir(settings, founding)
+    data_dir.close()
+    return data_dir.cluster_id, data_dir.incarnation, data_dir.node_id, data_dir.groups
+
+
+def test_members_that_begin_together_find_one_name_and_keep_their_own_incarnations(
+    tmp_path: Path,
+) -> None:
+    one = identity(settings_for(tmp_path / "a", peers=PEERS, node_id=1))
+    two = identity(settings_for(tmp_path / "b", peers=PEERS, node_id=2))
+    assert one[0] == two[0] and len(bytes.fromhex(one[0])) == 16
+    assert one[1] != two[1] and len(one[1]) == 16
+
+
+@pytest.mark.parametrize(
+    "changes", [{"peers": PEERS.replace("7002", "7003")}, {"peers": PEERS, "groups": 4}]
+)
+def test_members_that_were_told_otherwise_find_another_name(
+    tmp_path: Path, changes: dict[str, object]
+) -> None:
+    one = identity(settings_for(tmp_path / "a", peers=PEERS))
+    assert identity(settings_for(tmp_path / "b", **changes))[0] != one[0]
+
+
+def test_a_directory_that_joins_belongs_to_the_cluster_it_was_told_of(path: Path) -> None:
+    founding = Founding("ab" * 16, 5, b"\x07" * 16, {1: "127.0.0.1:7001"})
+    settings = settings_for(path, node_id=9)
+    assert is_new(settings)
+    created = identity(settings, founding)
+    assert created == ("ab" * 16, b"\x07" * 16, 9, 5)
+    assert not is_new(settings)
+    assert identity(settings) == created, "what is recorded counts from then on"
+    assert identity(settings, Founding("cd" * 16, 7, b"\x08" * 16)) == created
+    again = open_data_dir(settings)
+    assert again.members == {1: "127.0.0.1:7001"}
+    again.close()
+
+
+def test_a_wiped_directory_is_another_incarnation(tmp_path: Path) -> None:
+    one, two = (identity(settings_for(tmp_path / name, peers=PEERS)) for name in "ab")
+    assert one[0] == two[0] and one[1] != two[1]
+
+
+def test_a_directory_from_before_there_were_incarnations_goes_by_its_cluster(
+    created: DataDir, path: Path
+) -> None:
+    created.close()
+    text = json.loads((path / "FORMAT").read_text())
+    del text["incarnation"]
+    (path / "FORMAT").write_text(json.dumps(text))
+    assert identity(settings_for(path))[1] == bytes.fromhex(created.cluster_id)
+
+
+@pytest.mark.parametrize("field", ["incarnation", "cluster_id"])
+@pytest.mark.parametrize("text", ["xyz", "abc", "ab"])
+def test_an_identity_that_is_none_is_damage(
+    created: DataDir, path: Path, field: str, text: str
+) -> None:
+    created.close()
+    change_format(path, **{field: text})
+    assert "is damaged" in refuse_untouched(settings_for(path), StartError)
+
+
+def test_who_was_spoken_with_is_remembered_across_restarts(created: DataDir, path: Path) -> None:
+    one, other = b"\x01" * 16, b"\x02" * 16
+    assert created.remember_peer(2, one)
+    assert created.remember_peer(2, one)
+    assert created.remember_peer(3, other)
+    created.close()
+    again = open_data_dir(settings_for(path))
+    assert again.remember_peer(2, one)
+    assert not again.remember_peer(2, other), "another node under the same number"
+    assert not again.remember_peer(3, one)
+    assert again.remember_peer(2, one), "a refusal changes nothing"
+    again.forget_peer(2)
+    assert again.remember_peer(2, other)
+    again.forget_peer(7)
+    again.close()
+    assert not (path / "PEERS.tmp").exists()
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"x": "ab"}', b'{"2": 5}', b'{"2": "\xff"}'])
+def test_a_damaged_list_of_peers_is_told_and_kept(
+    created: DataDir, path: Path, text: bytes
+) -> None:
+    (path / "PEERS").write_bytes(text)
+    with pytest.raises(StartError, match="PEERS is damaged"):
+        created.remember_peer(2, b"\x01" * 16)
+    assert (path / "PEERS").read_bytes() == text

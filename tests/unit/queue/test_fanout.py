@@ -4,13 +4,15 @@ import json
 from collections import Counter
 
 import pytest
-from tests.unit.cluster.cluster_world import ClusterWorld, answer_of, receive_request
 
+from fastnode import config
 from fastnode.errors import Unavailable
 from fastnode.queue import api
+from fastnode.queue.caller import Call, Caller
 from fastnode.queue.errors import SqsError
 from fastnode.queue.partitions import PartitionedQueue
-from tests.world import ACCOUNT, REGION, Pending
+from tests.unit.cluster.cluster_world import ClusterWorld, answer_of, receive_request
+from tests.world import ACCOUNT, ENDPOINT, REGION, Pending
 
 URL = "p.fifo"
 
@@ -143,15 +145,24 @@ def test_a_queue_that_is_gone_is_gone_at_every_node() -> None:
         assert isinstance(poll.error, SqsError) or bodies(poll) == []
 
 
+class Asking(Call):
+    wants_explanation = True
+
+
 def test_a_receive_explains_how_many_nodes_it_asked() -> None:
     world = spread()
+    world.send(1, URL, "m", group_led_by(world, 2))
     seen = []
     for _ in range(3):
-        pending = world.begin(1, "ReceiveMessage", receive_request(URL))
-        type(pending.call).wants_explanation.fget  # noqa: B018  # it exists
+        call = Asking(Caller(ACCOUNT, REGION, ENDPOINT, "AIDA"), "ReceiveMessage", "r")
+        world.begin(1, "ReceiveMessage", receive_request(URL, timeout=0), call=call)
         world.settle()
-        seen.append(bodies(pending))
-    assert seen == [[], [], []]
+        assert call.explanation is not None
+        seen.append(call.explanation)
+    assert world.nodes[1].service.fanout.metrics()["fastnode_receive_looks_total"] == 3
+    # Begun at node 2, at node 3, and here: from there on until something was found.
+    assert sorted(text.rpartition(";")[2] for text in seen) == ["remote=1", "remote=2", "remote=2"]
+    assert all(text.startswith("partitions=1;rows=1;") for text in seen)
 
 
 # --- waiting ------------------------------------------------------------------------------------
@@ -256,6 +267,22 @@ def test_a_poll_waits_on_while_a_place_fails_and_does_not_hurry() -> None:
     world.send(2, URL, "m", group_led_by(world, 3))
     world.advance(3_500)
     assert bodies(poll) == ["m"]
+
+
+def test_a_poll_does_not_end_because_a_leader_is_not_asked_for_the_moment() -> None:
+    world = spread()
+    group = group_led_by(world, 3)
+    world.send(1, URL, "first", group)
+    world.link(1, 3).is_held = True
+    request = api.SendMessageRequest(URL, "lost", message_group_id=group)
+    for _ in range(3):
+        world.begin(1, "SendMessage", request)
+    world.advance(round(config.FORWARD_SECONDS * 1000))
+    poll = world.poll(1, URL)
+    assert not poll.is_done, "the breaker is open, and every other place is empty"
+    world.link(1, 3).is_held = False
+    world.advance(4_000)
+    assert bodies(poll)[0] == "first"
 
 
 def test_a_node_that_stops_ends_its_polls() -> None:
