@@ -73,7 +73,7 @@ def node(
 ) -> Iterator[Server]:
     """A real durable node on free ports; `command` is what stands before `run`."""
     arguments = ["--data-dir", str(data_directory)]
-    arguments += ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
+    arguments += ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--raft", "127.0.0.1:0"]
     with started([*command, "run", *arguments], core) as (process, line, seconds):
         match = READY_LINE.match(line)
         if match is None:

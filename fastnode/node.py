@@ -111,12 +111,15 @@ class Node:
         self.dispatcher = Dispatcher(self.service, courier)
         self.dispatcher.is_alone = False
         self.member.on_up = courier.look_again
+        self.member.on_down = self._forget_address
         self.member.on_members = self._count_voters
         for group in self.groups:
             group.on_gathered = self._runtime.gathered
             group.on_read_waiting = self._runtime.read_waiting
-            group.on_leader = courier.look_again
+            group.on_leader = partial(self._leader_changed, group, courier)
             group.observe_leading(partial(self._log_lead, group))
+        for number, row in enumerate(self.raft.status()["groups"]):
+            self.member.change_members(number, row["voters"], row["learners"])
         self.leads = Leads(data.node_id, self.groups, self.raft, self.member)
         self.membership = Membership(
             data,
@@ -127,12 +130,12 @@ class Node:
             courier,
             self.service.new_request,
         )
+        self._control: ControlPlane | None = None
         self._states = Replication(
             data, self.groups, self.engines, self.raft, self._runtime.turn, log
         )
         self._states.ship = self._ship
         self.membership.take = self._states.measure
-        self._control: ControlPlane | None = None
         self.upkeep = Upkeep(self.groups, self.raft, data.path)
         self._refusal = LeadershipRefusal(
             self.groups, self._holds_partitions, self.leads.give_away, log
@@ -243,10 +246,17 @@ class Node:
             self.member.change_members(group, voters, learners)
         self._states.on_news(ready)
 
+    def _leader_changed(self, group: Group, courier: Courier) -> None:
+        courier.look_again()
+        if self._control is not None and not group.leads:
+            self._control.end_shipments(group.number)
+
     def _log_lead(self, group: Group) -> None:
         """With how far the group's time is ahead of this node's clock, which is the first thing to
-        know when timeouts seem to be wrong.
+        know when timeouts seem to be wrong. A node that is alone leads everything.
         """
+        if self.is_alone:
+            return
         ahead_ms = (group.now() >> 16) - self._clock.wall_ns() // 1_000_000
         fields = {"group": group.number, "term": group.term, "ahead_ms": ahead_ms}
         log.info("leading a group", extra=fields)
@@ -286,6 +296,10 @@ class Node:
             self._control = ControlPlane(around, self.member, self.membership, self._states)
             self.membership.hear = self._control.hear
         return self._control
+
+    def _forget_address(self, node: int) -> None:
+        if self._control is not None:
+            self._control.forget(node)
 
     def _open_control(self, on_port: Callable[[int], object]) -> None:
         self._controlled().open(on_port)

@@ -11,18 +11,19 @@ import logging
 import os
 import signal
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final
 
 from fastnode import config
 from fastnode.clock import IdSource, SystemClock, SystemIdSource
+from fastnode.cluster.bridge import as_future
 from fastnode.cluster.capabilities import HTFIFO
 from fastnode.cluster.gate import PartitionGate
 from fastnode.cluster.membership import Operator
 from fastnode.cluster.poller import poll
 from fastnode.datadir import Founding, is_new, open_data_dir
-from fastnode.errors import StartError
-from fastnode.flow import start
+from fastnode.errors import OperationError, StartError, UsageError
+from fastnode.flow import Suspension
 from fastnode.http.admin import Admin
 from fastnode.http.admin_api import AdminApi
 from fastnode.http.admin_cluster import AdminCluster
@@ -39,10 +40,10 @@ from fastnode.option_values import Address
 from fastnode.queue.operations import OPERATIONS
 from fastnode.queue.predeclared import declare_queues
 from fastnode.queue.retention import Sweeper
-from fastnode.queue.service import Service
 from fastnode.settings import Settings
 
 GARBAGE_THRESHOLD: Final = 100_000
+DECLARE_SECONDS: Final = 1.0
 NS_PER_SECOND: Final = 1_000_000_000
 log: Final = logging.getLogger("fastnode")
 
@@ -91,10 +92,11 @@ async def _run(
     )
     node.service.partition_gate = gate.admit
     if node.is_alone:
-        await _declare(settings, node.service)
+        await as_future(_declared(settings, node))
     loop = asyncio.get_running_loop()
     request_ids = _request_ids(SystemIdSource()).__next__
-    health = Health(node.capabilities, lambda: node.leads_all)
+    # Leads are spread; whoever asks for the leader means that of the first group.
+    health = Health(node.capabilities, lambda: node.groups[0].is_ready)
     handle = node.dispatcher.handle
     router = Router(OPERATIONS, node.service, identity, request_ids, log, health, handle)
     sqs = HttpServer(router.respond, now=loop.time)
@@ -105,10 +107,10 @@ async def _run(
     own.append(sqs_url)
     admin_url = await _listen(admin, settings.admin, "--admin")
     await node.meet(sqs_url, admin_url)
-    background = [
-        asyncio.create_task(work)
-        for work in (node.upkeep.run(), node.leads.balance(), node.membership.tend())
-    ]
+    works = [node.upkeep.run(), node.leads.balance(), node.membership.tend()]
+    if not node.is_alone:
+        works.append(_declare_later(settings, node))
+    background = [asyncio.create_task(work) for work in works]
     sweeper = Sweeper(node.service, LoopAlarm(loop))
     sweeper.start()
     on_ready(sqs_url, admin_url)
@@ -158,14 +160,23 @@ async def _listen(server: HttpServer, address: Address, flag: str) -> str:
     return f"http://{Address(host, port)}"
 
 
-async def _declare(settings: Settings, service: Service) -> None:
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+def _declared(settings: Settings, node: Node) -> Coroutine[Suspension, Any, None]:
+    return declare_queues(node.dispatcher.handle, ACCOUNT_DEFAULT, settings.region, settings.queues)
 
-    def finish(_result: None, error: BaseException | None) -> None:
-        done.set_result(None) if error is None else done.set_exception(error)
 
-    start(declare_queues(service, ACCOUNT_DEFAULT, settings.region, settings.queues), finish)
-    await done
+async def _declare_later(settings: Settings, node: Node) -> None:
+    """In a cluster somebody has to be elected first. All members declare the same queues, so it
+    does not matter who comes first.
+    """
+    while True:
+        try:
+            return await as_future(_declared(settings, node))
+        except OperationError as error:
+            log.info("declared queues have to wait: %s", error)
+            await asyncio.sleep(DECLARE_SECONDS)
+        except UsageError as error:
+            log.error("a declared queue was not created: %s", error)
+            return None
 
 
 def _request_ids(ids: IdSource) -> Iterator[str]:

@@ -73,7 +73,13 @@ class CarriedCall(Call):
     __slots__ = ("_carried",)
 
     def __init__(self, carried: Carried) -> None:
-        super().__init__(carried.caller, carried.action, carried.request_id)
+        # The fields of `Call`, without a second call: this runs once per forwarded request.
+        self.caller = carried.caller
+        self.action = carried.action
+        self.request_id = carried.request_id
+        self.is_gone = False
+        self.on_gone = None
+        self.explanation = None
         self._carried = carried
 
     @property

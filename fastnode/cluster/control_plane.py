@@ -99,6 +99,11 @@ class ControlPlane:
         if self._sender is not None:
             self._sender.cancel(group)
 
+    def forget(self, node: int) -> None:
+        """The link to it is lost."""
+        if self._sender is not None:
+            self._sender.cancel_to(node)
+
     async def close(self) -> None:
         if self._opening is not None:
             await self._opening

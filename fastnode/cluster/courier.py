@@ -63,18 +63,20 @@ class Courier:
         """Status and payload of the leader's answer. `NotLed`: this node leads the group.
         `CallCancelled`: the call has left.
         """
-        ends_at = self._now() + self._patience(group)
+        began, patience = self._now(), 0.0
         while not group.is_ready:
             if call is not None and call.is_gone:
                 raise CallCancelled("nobody waits for the answer")
             link, leadership = self._link(group), (group.leader, group.term)
             if link is not None:
+                self._lost_at.pop(group.number, None)
                 answer = await self._ask(group, link, service, payload, call)
                 if answer is not None:
                     return answer
                 if leadership != (group.leader, group.term):
                     continue
-            if self._now() >= ends_at:
+            patience = patience or self._patience(group)
+            if self._now() >= began + patience:
                 raise Unavailable("no leader of the queue's group can be reached")
             await self._wait(call)
         raise NotLed("this node leads the group")
@@ -88,7 +90,7 @@ class Courier:
         """An election is worth waiting for; a group that has had no leader for long is not."""
         now = self._now()
         term, lost_at = self._lost_at.get(group.number, (group.term, now))
-        if self._link(group) is not None or term != group.term:
+        if term != group.term:
             lost_at = now
         self._lost_at[group.number] = group.term, lost_at
         is_electing = now - lost_at < config.ELECTION_WAIT_SECONDS
@@ -98,7 +100,9 @@ class Courier:
         self, group: Group, link: Caller, service: int, payload: bytes, call: Call | None
     ) -> tuple[int, bytes] | None:
         """None: nothing was done there, and somebody else may be the leader by now."""
-        breaker = self._breakers.setdefault(group.number, Breaker())
+        breaker = self._breakers.get(group.number)
+        if breaker is None:
+            breaker = self._breakers[group.number] = Breaker()
         era = breaker.admit((group.leader, group.term), self._now())
         if era is None:
             raise Unavailable("the leader of the queue's group does not answer")

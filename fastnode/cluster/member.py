@@ -5,7 +5,7 @@ What consensus and queues make of packets and calls is decided elsewhere; here t
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from fastnode.cluster.member_records import MemberRecord, refusal_of
 from fastnode.datadir import DataDir
@@ -13,9 +13,7 @@ from fastnode.option_values import Address
 from fastnode.peers.handshake import JOINING, Identity, Reason
 from fastnode.peers.link import Link
 from fastnode.peers.peers import Peers
-
-# Smaller packets are heartbeats, votes and acknowledgements, which must not wait behind entries.
-_URGENT_BYTES_MAX: Final = 4_096
+from fastnode.raft.groups import is_urgent
 
 Members = tuple[Sequence[int], Sequence[int]]
 
@@ -51,8 +49,9 @@ class Member:
         self._offsets: dict[int, int] = {}
         # Voters and learners of each group, as they are in force here.
         self.members: dict[int, Members] = {}
-        # Told when somebody can be reached again, and when members have changed.
+        # Told when somebody can be reached again, or not any more, and when members have changed.
         self.on_up: Callable[[], None] = lambda: None
+        self.on_down: Callable[[int], None] = lambda _node: None
         self.on_members: Callable[[int], None] = lambda _group: None
 
     # --- links -------------------------------------------------------------------------------
@@ -72,7 +71,7 @@ class Member:
     def send(self, peer: int, packet: bytes) -> None:
         link = self.link_to(peer)
         if link is not None:
-            link.send_raft(packet, is_urgent=len(packet) <= _URGENT_BYTES_MAX)
+            link.send_raft(packet, is_urgent=is_urgent(packet))
 
     def on_raft(self, node: int, packet: bytes) -> None:
         """An empty packet only says what time it is there."""
@@ -87,8 +86,9 @@ class Member:
 
     def link_is_down(self, link: Link) -> None:
         if link.clock_offset_ns is not None:
-            self._offsets[link.peer.node_id] = link.clock_offset_ns
+            self.note_clocks({link.peer.node_id: link.clock_offset_ns})
         self._consensus.report_unreachable(link.peer.node_id)
+        self.on_down(link.peer.node_id)
 
     def refusal_of(self, peer: Identity) -> Reason | None:
         return refusal_of(peer, self._records.get(peer.node_id), self.known_nodes())
@@ -167,17 +167,20 @@ class Member:
 
     def sqs_urls(self) -> list[str]:
         """Of the other members; empty for one that cannot be reached."""
-        own = 0 if self._peers is None else self._peers.identity.node_id
-        others = [node for node in sorted(self.known_nodes()) if node != own]
+        others = sorted(self.known_nodes() - {self._data.node_id})
         links = [self.link_to(node) for node in others]
         return ["" if link is None else link.peer.sqs_url for link in links]
 
+    def note_clocks(self, offsets: Mapping[int, int]) -> None:
+        """How many nanoseconds the clocks of others are ahead; what is not heard now stays."""
+        self._offsets.update(offsets)
+
     def median_wall_ns(self, reached_ns: int) -> int:
-        """The median of the voters' clocks, as far as they were ever heard. Of two in the middle the
-        lower counts, unless the group's time has passed it already: then that one is wrong.
+        """The median of the voters' clocks, as far as they were ever heard. Of two in the middle
+        the lower counts, unless the group's time has passed it already: then that one is wrong.
         """
         if self._peers is not None:
-            self._offsets.update(self._peers.clock_offsets())
+            self.note_clocks(self._peers.clock_offsets())
         offsets, own_ns = self._offsets, self._wall_ns()
         heard = sorted([0, *(offsets[node] for node in self.voters if node in offsets)])
         lower_ns, upper_ns = heard[(len(heard) - 1) // 2], heard[len(heard) // 2]

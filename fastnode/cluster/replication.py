@@ -127,7 +127,10 @@ class Replication:
         finally:
             self._raft.report_snapshot(group, peer, is_installed)
             self._shipments[group] -= 1
-            self._drop_unused(snapshot)
+            # One that did not arrive will be asked for again, and goes on where it ended.
+            keep_seconds = 0.0 if is_installed else _UNUSED_SECONDS
+            loop = asyncio.get_running_loop()
+            loop.call_later(keep_seconds, self._drop_unused, snapshot)
         self._turn()
 
     def _drop_unused(self, snapshot: Snapshot) -> None:

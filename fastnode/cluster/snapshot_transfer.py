@@ -109,6 +109,12 @@ class SnapshotSender:
             if number == group:
                 task.cancel()
 
+    def cancel_to(self, node: int) -> None:
+        """The peer has gone; when it comes back it may be found elsewhere."""
+        for (_, peer), task in list(self._tasks.items()):
+            if peer == node:
+                task.cancel()
+
     async def close(self) -> None:
         tasks = list(self._tasks.values())
         for task in tasks:

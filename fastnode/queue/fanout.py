@@ -44,7 +44,7 @@ async def receive(
         if messages or call.is_gone or queue.group.now() >> 16 >= deadline_ms:
             break
         messages = await fanout.wait(deadline_ms)
-        if fanout.is_over:
+        if fanout.is_over or call.is_gone:
             break
     if messages and call.is_gone:
         await fanout.give_back()
@@ -115,9 +115,7 @@ class _Fanout:
             for _, waiting in waits:
                 waiting.leave()
         if place is None:
-            self.is_over = call.is_gone or not found
-            if call.is_gone and found:
-                queue.waiters.wake_one()
+            self.is_over = not found
             return []
         if found is None:
             return []

@@ -19,6 +19,9 @@ from fastnode.errors import Busy, DiskFull, NotLed, Overloaded, StartError
 
 LEADER: Final = "leader"
 
+# Set in the first byte of a packet that carries entries.
+_BULK: Final = 0x80
+
 MemberChange = Literal["add-learner", "add-voter", "remove"]
 # The snapshot that replaced a group's engine: index, term, voters, learners.
 Restored = tuple[int, int, list[int], list[int]]
@@ -40,6 +43,11 @@ class Ready(NamedTuple):
     offers: list[tuple[int, int, bytes]]
     # (group, index, term, voters, learners, data): the engine is to be replaced.
     installs: list[tuple[int, int, int, list[int], list[int], bytes]]
+
+
+def is_urgent(packet: bytes) -> bool:
+    """Whether it carries votes, heartbeats and answers, and no entries: it may pass others."""
+    return not packet[0] & _BULK
 
 
 @contextmanager

@@ -12,6 +12,8 @@ use crate::record;
 use crate::snapshots::DATA_BYTES_MAX;
 
 const VERSION: u8 = 1;
+/// Set in the version of a packet that carries entries: whoever sends it may let others pass.
+const BULK: u8 = 0x80;
 const HEADER_BYTES: usize = 17;
 /// Above this, arithmetic on terms and indexes could overflow.
 const NUMBER_MAX: u64 = 1 << 62;
@@ -86,6 +88,9 @@ impl Post {
         {
             urgent.extend_from_slice(&bulk[HEADER_BYTES..]);
             self.bulk.clear();
+        }
+        for packet in self.bulk.iter_mut().filter(|_| self.has_entries) {
+            packet[0] |= BULK;
         }
         self.urgent.append(&mut self.bulk);
         self.urgent
@@ -174,7 +179,7 @@ fn read_header(packet: &[u8], own_id: u64) -> Option<(u64, &[u8])> {
     let (header, rest) = packet.split_at_checked(HEADER_BYTES)?;
     let from = u64::from_le_bytes(header[1..9].try_into().ok()?);
     let to = u64::from_le_bytes(header[9..17].try_into().ok()?);
-    (header[0] == VERSION && to == own_id).then_some((from, rest))
+    (header[0] & !BULK == VERSION && to == own_id).then_some((from, rest))
 }
 
 fn split_message(rest: &[u8]) -> Option<(u32, &[u8], &[u8])> {
@@ -319,6 +324,15 @@ mod tests {
         let sends = outbox.take();
         assert!(sends.iter().all(|(_, packet)| packet.len() <= PACKET_BYTES_MAX));
         sends.iter().map(|(_, it)| open(it, 2).into_iter().map(Result::unwrap).collect()).collect()
+    }
+
+    #[test]
+    fn packets_with_entries_say_so() {
+        let mut outbox = Outbox::new(1);
+        outbox.put(9, &message(MessageType::MsgAppend, &[10]));
+        outbox.put(9, &message(MessageType::MsgHeartbeat, &[]));
+        let marks: Vec<u8> = outbox.take().iter().map(|(_, packet)| packet[0] & BULK).collect();
+        assert_eq!(marks, [0, BULK]);
     }
 
     #[test]

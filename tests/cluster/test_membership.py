@@ -75,6 +75,33 @@ def test_three_shrink_to_one_under_load(cluster: Cluster) -> None:
     verify_replicas(cluster)
 
 
+@pytest.mark.timeout(200)
+def test_a_node_whose_log_has_been_shortened_grows_by_snapshots(cluster: Cluster) -> None:
+    """A stop flushes everything, so that the log of a node that is alone begins behind it: whoever
+    joins then gets the state itself, under load, and once killed in the middle.
+    """
+    with under_load(cluster, "before") as load:
+        load.await_progress()
+    founder = cluster.members[1]
+    assert founder.stop() == 0
+    founder.start()
+    with under_load(cluster, "after") as load:
+        joined = cluster.add(2, "--join", cluster.network.place(1).raft)
+        joined.start()
+        founder.await_line("sending a snapshot")
+        joined.kill()
+        joined.start()
+        cluster.await_voters({1, 2})
+        joined.await_line("a snapshot was installed")
+        load.await_progress()
+        join(cluster, 3).await_line("a snapshot was installed")
+        founder.kill()
+        load.await_progress()
+        founder.start()
+        cluster.await_ready()
+    verify_replicas(cluster)
+
+
 def come_back_removed(cluster: Cluster, removed: Member) -> None:
     """A node that was removed does not vote, serve or disturb when somebody starts it again."""
     with removed.ended():

@@ -5,6 +5,8 @@ One cluster for both tests; at the end all replicas hold the same.
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
 
 import pytest
 
@@ -17,11 +19,15 @@ from tests.cluster.workload import ATTRIBUTES, WIDE, under_load, url_of
 # SIGTERM hands leadership over before anything else; promised within 300 ms on an idle machine.
 HANDOVER_SECONDS = 2.0
 OLD = 2
+DECLARED = "declared"
 
 
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with static_cluster(tmp_path_factory.mktemp("rolling"), Loopback()) as made:
+    directory = tmp_path_factory.mktemp("rolling")
+    config = directory / "node.toml"
+    config.write_text(f"[queues.{DECLARED}]\nDelaySeconds = 7\n")
+    with static_cluster(directory, Loopback(), "--config", str(config)) as made:
         yield made
         verify_replicas(made)
 
@@ -45,6 +51,21 @@ def test_a_rolling_restart_fails_no_call_of_a_client_that_repeats_once(cluster: 
             restart(cluster, number)
             load.await_progress()
         assert load.unknown == [], f"{len(load.unknown)} calls failed twice: {load.unknown[:3]}"
+
+
+def test_declared_queues_are_there_at_every_node(cluster: Cluster) -> None:
+    for member in cluster.members.values():
+        with closing(Client(partial(list, [member.sqs_url]))) as client:
+            eventually("the declared queue exists", partial(is_declared, client))
+
+
+def is_declared(client: Client) -> bool:
+    try:
+        names = ["DelaySeconds"]
+        answer = client.call("GetQueueAttributes", QueueUrl=url_of(DECLARED), AttributeNames=names)
+    except Refused:
+        return False
+    return bool(answer["Attributes"] == {"DelaySeconds": "7"})
 
 
 def test_a_stopped_leader_is_replaced_before_it_is_gone(cluster: Cluster) -> None:

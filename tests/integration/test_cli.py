@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 START_SECONDS = 30.0
 # The interface promises ten; a loaded machine gets some more before we call it hung.
 STOP_SECONDS = 15.0
-ANY_PORTS = ("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+ANY_PORTS = ("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--raft", "127.0.0.1:0")
 READY = re.compile(r"fastnode ready sqs=(http://\S+:\d+) admin=(http://\S+:\d+)\n")
 
 
