@@ -86,6 +86,10 @@ bench-scale: $(VENV)/.dev ## 10,000 idle long polls; pages of ListQueues with 10
 	$(BIN)/python -m bench.idle_polls
 	$(BIN)/python -m bench.list_queues
 
+.PHONY: bench-cluster
+bench-cluster: $(VENV)/.dev ## three nodes on one machine: replicated sends, forwarding, idle groups, snapshots, failover
+	$(BIN)/python -m bench.cluster
+
 bench-storage: $(VENV)/.dev ## disk space and latency after many messages, purge beside load, engine options
 	$(BIN)/python -m bench.storage
 

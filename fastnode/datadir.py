@@ -50,9 +50,16 @@ class DataDir:
         # Tells this directory from one that another start under the same number began.
         self.incarnation: Final = bytes.fromhex(identity.incarnation or identity.cluster_id)
         self.node_id: Final = identity.node_id
+        # Where the members are that this node was told of when it joined them.
         self.members: Final = identity.members
+        self._founders = identity.founders
         self.groups: Final = identity.groups
         self._lock_descriptor: int | None = lock_descriptor
+
+    @property
+    def first_voters(self) -> list[int]:
+        """Of a log that is new; whoever joins others waits until a leader says who they are."""
+        return [] if self.members else sorted(self._founders) or [self.node_id]
 
     @property
     def log_path(self) -> Path:
@@ -182,6 +189,11 @@ def _check(path: Path, identity: _Format | None, settings: Settings) -> None:
         raise UsageError(
             f"{path} belongs to a cluster that was not begun with --peers: start this node without "
             "it, and let others --join it, or use another --data-dir"
+        )
+    if settings.join and not identity.members:
+        raise UsageError(
+            f"{path} belongs to a cluster that this node did not join: start it without --join, "
+            "or use another --data-dir"
         )
     for part in _parts(path, identity.groups):
         if not part.is_dir():

@@ -15,6 +15,7 @@ from fastnode import __version__, config
 from fastnode.clock import GroupClock, SystemClock, SystemIdSource, SystemRng
 from fastnode.cluster import part_calls
 from fastnode.cluster.capabilities import HTFIFO, advertised
+from fastnode.cluster.control_api import ClusterStatus
 from fastnode.cluster.courier import Courier
 from fastnode.cluster.dispatch import Dispatcher
 from fastnode.cluster.leads import Leads
@@ -81,12 +82,10 @@ class Node:
             Group(number, engine, GroupClock(self._clock, self._now_ns), is_sole_voter=False)
             for number, engine in enumerate(self.engines)
         ]
-        is_joining = bool(settings.join)
-        founders = sorted(settings.peer_addresses) or [data.node_id]
         self.raft = open_groups(
             data.node_id,
             data.log_path,
-            voters=[] if is_joining else founders,
+            voters=data.first_voters,
             applied=[group.applied_index for group in self.groups],
             restored=[restored_of(data, group.number) for group in self.groups],
             is_synced=settings.fsync == "always",
@@ -121,8 +120,20 @@ class Node:
         for number, row in enumerate(self.raft.status()["groups"]):
             self.member.change_members(number, row["voters"], row["learners"])
         self.leads = Leads(data.node_id, self.groups, self.raft, self.member)
-        self.membership = Membership(
-            data,
+        self._control: ControlPlane | None = None
+        self._states = Replication(
+            data, self.groups, self.engines, self.raft, self._runtime.turn, log
+        )
+        self._states.ship = self._ship
+        self.membership = self._membership(courier)
+        self.upkeep = Upkeep(self.groups, self.raft, data.path)
+        self._refusal = LeadershipRefusal(
+            self.groups, self._holds_partitions, self.leads.give_away, log
+        )
+
+    def _membership(self, courier: Courier) -> Membership:
+        membership = Membership(
+            self._data,
             self.groups,
             self.raft,
             self.member,
@@ -130,16 +141,9 @@ class Node:
             courier,
             self.service.new_request,
         )
-        self._control: ControlPlane | None = None
-        self._states = Replication(
-            data, self.groups, self.engines, self.raft, self._runtime.turn, log
-        )
-        self._states.ship = self._ship
-        self.membership.take = self._states.measure
-        self.upkeep = Upkeep(self.groups, self.raft, data.path)
-        self._refusal = LeadershipRefusal(
-            self.groups, self._holds_partitions, self.leads.give_away, log
-        )
+        membership.take = self._states.measure
+        membership.hear = self._hear
+        return membership
 
     # --- start and stop ----------------------------------------------------------------------
 
@@ -294,7 +298,6 @@ class Node:
                 self._ids,
             )
             self._control = ControlPlane(around, self.member, self.membership, self._states)
-            self.membership.hear = self._control.hear
         return self._control
 
     def _forget_address(self, node: int) -> None:
@@ -303,6 +306,9 @@ class Node:
 
     def _open_control(self, on_port: Callable[[int], object]) -> None:
         self._controlled().open(on_port)
+
+    async def _hear(self, node: int) -> ClusterStatus:
+        return await self._controlled().hear(node)
 
     async def _ship(self, group: int, peer: int, snapshot: "Snapshot", packet: bytes) -> bool:
         return await self._controlled().ship(group, peer, snapshot, packet)

@@ -6,8 +6,10 @@ What is shown is made readable by `cluster_table.py`.
 import argparse
 import http.client
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
@@ -35,6 +37,8 @@ class _Action(NamedTuple):
     summary: str
     prepare: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], str]
+    # Of a cluster that runs; `dev` starts one.
+    asks_a_node: bool = True
 
 
 def cluster(arguments: Sequence[str]) -> int:
@@ -68,11 +72,12 @@ def _parse(name: str, arguments: Sequence[str]) -> argparse.Namespace:
     action = ACTIONS[name]
     parser = _Parser(
         prog=f"fastnode cluster {name}",
-        usage=f"fastnode cluster {action.usage} [--admin HOST:PORT]",
+        usage=f"fastnode cluster {action.usage}{' [--admin HOST:PORT]' * action.asks_a_node}",
         description=f"{action.summary.capitalize()}.",
         allow_abbrev=False,
     )
-    parser.add_argument("--admin", metavar="HOST:PORT", default=ADMIN_DEFAULT)
+    if action.asks_a_node:
+        parser.add_argument("--admin", metavar="HOST:PORT", default=ADMIN_DEFAULT)
     action.prepare(parser)
     known, unknown = parser.parse_known_args(arguments)
     if unknown:
@@ -123,6 +128,17 @@ def _snapshot(given: argparse.Namespace) -> str:
     )
 
 
+def _dev(given: argparse.Namespace) -> str:
+    from fastnode.cli.cluster_dev import dev
+
+    chosen = {name: getattr(given, name) for name in ("nodes", "port", "groups")}
+    wanted = {name: value for name, value in chosen.items() if value is not None}
+    is_installed = Path(sys.argv[0]).name == "fastnode"
+    program = sys.argv[0] if is_installed else f"{sys.executable} -m fastnode"
+    dev(given.data_dir, wanted, given.restart_after, program)
+    return ""
+
+
 def _which(given: argparse.Namespace) -> dict[str, object]:
     return {"all": True} if given.group is None else {"group": given.group}
 
@@ -131,6 +147,12 @@ def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 9):
         raise argparse.ArgumentTypeError(f"must be a whole number, not {text!r}")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text):
+        raise argparse.ArgumentTypeError(f"must be a number of seconds, not {text!r}")
+    return float(text)
 
 
 def _with_json(parser: argparse.ArgumentParser) -> None:
@@ -155,6 +177,29 @@ def _with_target(parser: argparse.ArgumentParser) -> None:
     _with_group(parser)
 
 
+def _with_dev(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--nodes", metavar="N", type=_number, help="how many (default 3)")
+    parser.add_argument(
+        "--data-dir",
+        metavar="DIR",
+        default="./fastnode-cluster",
+        help="where all of them keep their data (default ./fastnode-cluster)",
+    )
+    parser.add_argument("--groups", metavar="N", type=_number, help="as of fastnode run")
+    parser.add_argument(
+        "--port",
+        metavar="BASE",
+        type=_number,
+        help="SQS port of node 1; admin and raft follow, then 10 more per node (default 9324)",
+    )
+    parser.add_argument(
+        "--restart-after",
+        metavar="SECONDS",
+        type=_seconds,
+        help="start a node that ended again, after so long (default: when told to)",
+    )
+
+
 ACTIONS: Final[dict[str, _Action]] = {
     "status": _Action(
         "status [--json]", "show the nodes, the groups and a verdict", _with_json, _status
@@ -172,7 +217,17 @@ ACTIONS: Final[dict[str, _Action]] = {
         _transfer,
     ),
     "snapshot": _Action(
-        "snapshot [--group N]", "take a snapshot, so that logs become short", _with_group, _snapshot
+        "snapshot [--group N]",
+        "take a snapshot of each group, to see that it can be done and how large it is",
+        _with_group,
+        _snapshot,
+    ),
+    "dev": _Action(
+        "dev [--nodes N] [--data-dir DIR] …",
+        "start a cluster on this machine, to try it",
+        _with_dev,
+        _dev,
+        asks_a_node=False,
     ),
 }
 

@@ -4,6 +4,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -342,3 +343,31 @@ def test_a_damaged_list_of_peers_is_told_and_kept(
     with pytest.raises(StartError, match="PEERS is damaged"):
         created.remember_peer(2, b"\x01" * 16)
     assert (path / "PEERS").read_bytes() == text
+
+
+JOINED = Founding("ab" * 16, 3, b"i" * 16, {1: "10.0.0.1:9326"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "founding", "voters"),
+    [
+        ({}, None, [4]),
+        ({"peers": "4=h:1,1=h:2,2=h:3"}, None, [1, 2, 4]),
+        ({"join": "10.0.0.1:9326"}, JOINED, []),
+    ],
+)
+def test_who_votes_first_is_the_directorys_business_whatever_later_flags_say(
+    path: Path, settings: dict[str, str], founding: Founding | None, voters: list[int]
+) -> None:
+    chosen = settings_for(path, node_id=4, groups=3, **settings)
+    with closing(open_data_dir(chosen, founding)) as made:
+        assert made.first_voters == voters
+    with closing(open_data_dir(settings_for(path, node_id=4))) as opened:
+        assert opened.first_voters == voters
+
+
+def test_a_directory_that_joined_nobody_does_not_join_later(created: DataDir, path: Path) -> None:
+    created.close()
+    settings = Settings(data_dir=str(path), groups=3, join="10.0.0.1:9326")
+    with pytest.raises(UsageError, match="did not join: start it without --join"):
+        open_data_dir(settings)
