@@ -51,6 +51,8 @@ async def start_message_move_task(
     service: Service, call: Call, request: StartMessageMoveTaskRequest
 ) -> StartMessageMoveTaskResponse:
     source = await _source(service, call, request.source_arn)
+    # Other nodes may have made the queues in question a moment ago.
+    await service.readable(*service.groups)
     if not has_sources(service, source):
         raise invalid_parameter("Source queue must be configured as a Dead Letter Queue.")
     if request.destination_arn is not None:

@@ -192,7 +192,9 @@ def test_leadership_begins_at_the_wall_when_the_log_is_older() -> None:
 def test_target_of_several_voters_replaces_the_own_wall() -> None:
     clock = FakeClock()
     median_ns = EPOCH_NS + 90 * SECOND_NS
-    assert GroupClock(clock, lambda _reached_ns: median_ns).now() == timestamp_from_ms(median_ns // NS_PER_MS)
+    assert GroupClock(clock, lambda _reached_ns: median_ns).now() == timestamp_from_ms(
+        median_ns // NS_PER_MS
+    )
 
 
 def test_used_up_counter_carries_into_the_milliseconds() -> None:

@@ -172,3 +172,29 @@ def test_a_cancelled_flush_comes_to_its_end_first(kept: Kept, error: DiskFull | 
 
     group.flush = flush
     asyncio.run(cancel())
+
+
+@pytest.mark.parametrize(
+    ("is_sole_voter", "log_bytes", "kept"),
+    [
+        (False, 0, config.LOG_ENTRIES_KEPT),
+        (False, config.LOG_BYTES_BEFORE_FLUSH // 2, config.LOG_ENTRIES_KEPT),
+        (False, config.LOG_BYTES_BEFORE_FLUSH // 2 + 1, 0),
+        (True, 0, 0),
+    ],
+)
+def test_members_that_are_a_little_behind_find_what_they_lack_in_a_short_log(
+    is_sole_voter: bool, log_bytes: int, kept: int
+) -> None:
+    compacted: list[tuple[int, int]] = []
+    raft: Any = SimpleNamespace(
+        status=lambda: {"log_bytes": log_bytes},
+        compact=lambda group, index: compacted.append((group, index)),
+    )
+    group: Any = SimpleNamespace(
+        number=0, applied_index=0, is_sole_voter=is_sole_voter, flush=lambda: None
+    )
+    upkeep = Upkeep([group], raft, Path("/"))
+    for group.applied_index in (5, 100_000):
+        asyncio.run(upkeep.flush_all())
+    assert compacted == [(0, max(5 - kept, 0)), (0, 100_000 - kept)]

@@ -6,7 +6,7 @@ import pytest
 
 from fastnode import config
 from fastnode.cluster.courier import FORWARDED
-from fastnode.errors import DeadlineExceeded, OperationError, Unavailable
+from fastnode.errors import DeadlineExceeded, OperationError, PlanAgain, Unavailable
 from fastnode.peers.calls import CallCancelled
 from fastnode.queue import api
 from tests.unit.cluster.cluster_world import ClusterWorld, answer_of
@@ -193,3 +193,19 @@ def test_why_a_handler_failed_there_is_told_here(
     monkeypatch.setattr(type(world.nodes[1].groups[0]), "require_room", fail)
     sent = sending(world)
     assert type(sent.error) is type(error) and str(sent.error) == str(error)
+
+
+def test_a_plan_that_was_overtaken_is_made_anew_where_the_queue_is_led(
+    world: ClusterWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans = 0
+
+    def overtaken_once(_self: object) -> None:
+        nonlocal plans
+        plans += 1
+        if plans == 1:
+            raise PlanAgain("the state changed under the plan")
+
+    monkeypatch.setattr(type(world.nodes[1].groups[0]), "require_room", overtaken_once)
+    assert answer_of(sending(world)).message_id
+    assert plans == 2 and world.link(2, 1).arrived == [FORWARDED]

@@ -137,21 +137,28 @@ def test_the_script_goes_on_when_leads_change_between_any_two_calls() -> None:
     assert script(do) == SINGLE
 
 
-def test_a_call_is_forwarded_once_and_never_passed_on() -> None:
+@pytest.mark.parametrize(
+    ("action", "request_"),
+    [
+        ("SendMessage", api.SendMessageRequest("q", "m")),
+        ("GetQueueAttributes", api.GetQueueAttributesRequest("q", ["All"])),
+    ],
+)
+def test_a_call_is_forwarded_once_and_never_passed_on(action: str, request_: Any) -> None:
     """Whoever gets a forwarded call for a group that it does not lead says so."""
     world = ClusterWorld(groups=1)
     world.create(1, "q")
     # Node 2 believes that node 3 leads, which knows that it does not.
     world.nodes[2].groups[0].change_role("follower", 9, 3)
-    pending = world.begin(2, "SendMessage", api.SendMessageRequest("q", "m"))
+    pending = world.begin(2, action, request_)
     world.settle()
     assert not pending.is_done
     assert world.link(2, 3).arrived == [FORWARDED]
     assert world.link(3, 1).arrived == world.link(2, 1).arrived == []
     world.nodes[2].groups[0].change_role("follower", 10, 1)
     world.settle()
-    assert answer_of(pending).message_id
-    assert world.counts(1, "q") == (1, 0, 0)
+    assert answer_of(pending)
+    assert world.counts(1, "q") == (int(action == "SendMessage"), 0, 0)
 
 
 @pytest.mark.parametrize("node", [1, 2])

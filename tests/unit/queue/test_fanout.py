@@ -269,6 +269,24 @@ def test_a_poll_waits_on_while_a_place_fails_and_does_not_hurry() -> None:
     assert bodies(poll) == ["m"]
 
 
+def test_a_poll_is_told_by_another_node_that_its_queue_is_gone() -> None:
+    world = spread()
+    world.lead(front(world, 1).group.number, 3)
+    world.receive(1, URL)
+    link = world.link(1, 2)
+    before = len(link.arrived)
+    poll = world.begin(1, "ReceiveMessage", receive_request(URL, seconds=20))
+    while len(link.arrived) == before:
+        world.step()
+    # It has looked there; to wait there it asks again, and that comes late.
+    link.is_held = True
+    world.call(3, "DeleteQueue", api.DeleteQueueRequest(URL))
+    link.is_held = False
+    world.settle()
+    with pytest.raises(SqsError, match="QueueDoesNotExist"):
+        answer_of(poll)
+
+
 def test_a_poll_does_not_end_because_a_leader_is_not_asked_for_the_moment() -> None:
     world = spread()
     group = group_led_by(world, 3)
