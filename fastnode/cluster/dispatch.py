@@ -12,14 +12,13 @@ from fastnode.cluster.call_codec import (
     decode_call,
     decode_result,
     encode_call,
-    encode_error,
     encode_result,
 )
 from fastnode.cluster.courier import FORWARDED, Courier
-from fastnode.errors import NotLed, OperationError, PlanAgain
+from fastnode.cluster.outcome import encode_failure
+from fastnode.errors import NotLed, PlanAgain
 from fastnode.flow import Suspension, start
 from fastnode.queue.caller import Call
-from fastnode.queue.errors import SqsError
 from fastnode.queue.homes import home_of
 from fastnode.queue.operations import Operation
 from fastnode.queue.service import Service
@@ -68,10 +67,8 @@ class Dispatcher:
         def finish(result: Any, error: BaseException | None) -> None:
             if error is None:
                 incoming.answer(*encode_result(call, result))
-            elif isinstance(error, SqsError | OperationError):
-                incoming.answer(*encode_error(error))
             else:
-                raise error
+                incoming.answer(*encode_failure(error, operation.name))
 
         start(self._executed(operation, call, request), finish)
         return call

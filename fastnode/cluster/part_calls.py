@@ -9,13 +9,13 @@ from typing import Any, Final
 import msgspec
 
 from fastnode import config
-from fastnode.cluster.call_codec import DONE, decode_error, encode_error
+from fastnode.cluster.call_codec import DONE, decode_error
 from fastnode.cluster.courier import PARTS, Courier
-from fastnode.errors import OperationError, PlanAgain
+from fastnode.cluster.outcome import encode_failure
+from fastnode.errors import PlanAgain
 from fastnode.flow import start
 from fastnode.peers.calls import IncomingCall
 from fastnode.queue.caller import Call, Caller
-from fastnode.queue.errors import SqsError
 from fastnode.queue.part_handlers import PartWorker
 from fastnode.queue.parts import ANSWERS, ANY_PART, Part
 from fastnode.store.group import Group
@@ -39,17 +39,15 @@ async def ask(courier: Courier, group: Group, part: Part, call: Call | None = No
 
 def serve(worker: PartWorker, payload: bytes, incoming: IncomingCall) -> None:
     """Do a part for another node and answer it."""
-    call = Call(_PEER, "", "")
+    call, part = Call(_PEER, "", ""), _decode_part(payload)
 
     def finish(result: Any, error: BaseException | None) -> None:
         if error is None:
             incoming.answer(DONE, _encode(result))
-        elif isinstance(error, SqsError | OperationError):
-            incoming.answer(*encode_error(error))
         else:
-            raise error
+            incoming.answer(*encode_failure(error, type(part).__name__))
 
-    start(_performed(worker, _decode_part(payload), call), finish)
+    start(_performed(worker, part, call), finish)
     if not incoming.is_answered:
         incoming.on_cancel = call.leave
 
