@@ -196,4 +196,7 @@ class RaftGroups:
         """Manual mode: write and sync the block on its way; False when there is none."""
 
     def status(self) -> Status: ...
+    def log_bytes(self) -> int:
+        """Of `status`, which costs more with every group."""
+
     def close(self) -> None: ...

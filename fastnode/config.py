@@ -78,6 +78,7 @@ WAITING_READS_MAX: Final = 16_384
 GATHER_TURNS_MAX: Final = 4
 TICK_SECONDS: Final = 0.1
 ELECTION_TICKS: Final = 10
+HEARTBEAT_TICKS: Final = 3
 # How much faster a voter's clock may run than the leader's; crystals stay below a tenth of it.
 CLOCK_DRIFT_PPM: Final = 1_000
 
@@ -129,6 +130,8 @@ SWEEP_INTERVAL_MS: Final = 1_000
 # Queues looked at per round: those in memory, and those of the whole node.
 SWEEP_LIVE_QUEUES: Final = 128
 SWEEP_STORED_QUEUES: Final = 64
+# Groups whose stored queues a round looks at; a node may have hundreds of empty ones.
+SWEEP_GROUPS: Final = 8
 # Messages that one transaction removes, and transactions of one round.
 SWEEP_MESSAGES: Final = 64
 SWEEP_STEPS: Final = 256
@@ -149,6 +152,8 @@ LOW_SPACE_COMPACT_BYTES: Final = 64 * 1_048_576
 LOG_BYTES_BEFORE_FLUSH: Final = 256 * 1_048_576
 # Of each group with several members, while the log is not long.
 LOG_ENTRIES_KEPT: Final = 10_000
+# And when it is: members that stop together are a few entries apart.
+LOG_ENTRIES_KEPT_MIN: Final = 16
 LOG_SEGMENT_BYTES: Final = 64 * 1_048_576
 DISK_RESERVE_BYTES: Final = 512 * 1_048_576
 DISK_RESERVE_FRACTION: Final = 0.02

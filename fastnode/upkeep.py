@@ -73,7 +73,7 @@ class Upkeep:
         """Whether it was time to flush, so long after the last time."""
         has_room = self.check_disk()
         interval = config.FLUSH_INTERVAL_SECONDS if has_room else config.LOW_SPACE_FLUSH_SECONDS
-        if idle_seconds < interval and self._log_bytes() <= config.LOG_BYTES_BEFORE_FLUSH:
+        if idle_seconds < interval and self._raft.log_bytes() <= config.LOG_BYTES_BEFORE_FLUSH:
             return False
         await self.flush_all()
         await self.compact_small()
@@ -116,8 +116,10 @@ class Upkeep:
 
     def _entries_kept(self, group: Group) -> int:
         """For members that are a little behind: they need no snapshot then."""
-        has_room = self._log_bytes() <= config.LOG_BYTES_BEFORE_FLUSH // 2
-        return 0 if group.is_sole_voter or not has_room else config.LOG_ENTRIES_KEPT
+        if group.is_sole_voter:
+            return 0
+        has_room = self._raft.log_bytes() <= config.LOG_BYTES_BEFORE_FLUSH // 2
+        return config.LOG_ENTRIES_KEPT if has_room else config.LOG_ENTRIES_KEPT_MIN
 
     async def _compact(self, group: Group) -> None:
         # A compaction writes before it deletes, and must not take what is left for deletes.
@@ -130,9 +132,6 @@ class Upkeep:
         except (EngineError, DiskFull) as error:
             log.error("compaction failed group=%d: %s", group.number, error)
         self._compacted[group.number] = index
-
-    def _log_bytes(self) -> int:
-        return self._raft.status()["log_bytes"]
 
 
 async def _finish_in_thread(work: Callable[[], None]) -> None:

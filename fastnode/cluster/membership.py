@@ -195,10 +195,13 @@ class Membership:
                 await self._write_down()
 
     def _promote_learners(self) -> None:
+        if not any(learners for _, learners in self._member.members.values()):
+            return
         for number, row in enumerate(self._raft.status()["groups"]):
             for node in row["learners"] if self._groups[number].is_ready else ():
                 peer = row["peers"].get(node)
-                if peer is None or not peer["recent_active"] or peer["state"] != "replicate":
+                # After a snapshot a peer is probed until the next entry, which may be far away.
+                if peer is None or not peer["recent_active"] or peer["state"] == "snapshot":
                     continue
                 if row["last"] - peer["match"] > _LEARNER_ENTRIES_BEHIND_MAX:
                     continue

@@ -9,6 +9,8 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
+from msgspec import Struct
+
 from fastnode import config
 from fastnode.errors import DeadlineExceeded, DiskFull, OperationError, Overloaded, PlanAgain
 from fastnode.flow import Suspension, start
@@ -66,7 +68,7 @@ class Router:
         self._json = JsonCodec(operations)
         self._query = QueryCodec(operations)
         self._query_json = QueryJsonCodec(operations)
-        self._lane = SendLane(self._identity, service, request_ids, self._fail)
+        self._lane = SendLane(self._identity, service, request_ids, self._fail, self._go_on)
 
     def respond(self, request: Request, exchange: Exchange) -> None:
         # The first look is nearly free, and SDKs post everything to the root.
@@ -95,9 +97,21 @@ class Router:
         except SqsError as error:
             exchange.reply(*codec.encode_error(error, request_id))
             return
-        call = _HttpCall(caller, request_id, request, exchange, codec, operation, self._log)
+        self._begin(
+            _HttpCall(caller, request_id, request, exchange, codec, operation, self._log), decoded
+        )
+
+    def _go_on(self, request: Request, exchange: Exchange, caller: Caller, decoded: Struct) -> None:
+        """The short way has read the request, and cannot take it."""
+        codec, request_id = self._json, self._request_ids()
+        operation = codec.operation_of(request)
+        self._begin(
+            _HttpCall(caller, request_id, request, exchange, codec, operation, self._log), decoded
+        )
+
+    def _begin(self, call: "_HttpCall", decoded: Struct) -> None:
         call.begin(self._handle, decoded)
-        if exchange.answer is None:
+        if not call.is_answered:
             call.watch()
 
     def _handle_here(
@@ -201,6 +215,10 @@ class _HttpCall(Call):
     @property
     def invocation(self) -> bytes | None:
         return self._request.headers.get(b"amz-sdk-invocation-id")
+
+    @property
+    def is_answered(self) -> bool:
+        return self._exchange.answer is not None
 
     def watch(self) -> None:
         """Learn when the client goes away, or that it has gone already."""

@@ -21,6 +21,7 @@ from fastnode.http.trace_header import TRACE_HEADER
 from fastnode.native import FifoDraft, PlannedSend, encode_text
 from fastnode.queue import fifo_send
 from fastnode.queue.api import SendMessageRequest
+from fastnode.queue.caller import Caller
 from fastnode.queue.fifo_live import FifoQueue
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.send import submit_plain
@@ -32,16 +33,24 @@ _FIFO_SUFFIX: Final = ".fifo"
 _HEADERS: Final = b"Content-Type: " + CONTENT_TYPE + b"\r\nx-amzn-RequestId: %b\r\n"
 
 Fail = Callable[[Request, Exchange, OperationError], None]
+# The general way of a request that is read, by a caller who is known.
+GoOn = Callable[[Request, Exchange, Caller, SendMessageRequest], None]
 
 
 class SendLane:
     def __init__(
-        self, identity: Identity, service: Service, request_ids: Callable[[], str], fail: Fail
+        self,
+        identity: Identity,
+        service: Service,
+        request_ids: Callable[[], str],
+        fail: Fail,
+        go_on: GoOn,
     ) -> None:
         self._identity = identity
         self._service = service
         self._request_ids = request_ids
         self._fail = fail
+        self._go_on = go_on
         self._decode = msgspec.json.Decoder(SendMessageRequest).decode
 
     def take(self, request: Request, exchange: Exchange) -> bool:
@@ -57,10 +66,17 @@ class SendLane:
             return False
         if not is_plain(sent) and not _is_plain_fifo(sent):
             return False
-        # Last, because proof costs more than reading and the general way will ask for it again.
         caller = self._identity.quick_caller(request)
         if caller is None:
             return False
+        if not self._sent(request, exchange, caller, sent):
+            # What was read and proved so far need not be read and proved again.
+            self._go_on(request, exchange, caller, sent)
+        return True
+
+    def _sent(
+        self, request: Request, exchange: Exchange, caller: Caller, sent: SendMessageRequest
+    ) -> bool:
         queue = self._service.live_queue(caller, sent.queue_url)
         if queue is None or queue.throttle is not None:
             return False

@@ -7,13 +7,13 @@ wherever they arrive.
 
 from typing import Any, Final
 
+from fastnode import native
 from fastnode.queue.caller import Caller
 from fastnode.queue.errors import SqsError
 from fastnode.queue.move_record import decode_handle
 from fastnode.queue.queue_url import is_account, is_queue_name, parse_arn
 from fastnode.queue.service import Service
 from fastnode.store.group import Group
-from fastnode.store.keyspace import QueueKeys
 
 _ABOUT_MESSAGES: Final = frozenset(
     {
@@ -26,6 +26,8 @@ _ABOUT_MESSAGES: Final = frozenset(
         "ChangeMessageVisibilityBatch",
     }
 )
+# No other queue has partitions.
+_FIFO_SUFFIX: Final = ".fifo"
 
 
 def home_of(service: Service, caller: Caller, action: str, request: Any) -> Group | None:
@@ -33,8 +35,9 @@ def home_of(service: Service, caller: Caller, action: str, request: Any) -> Grou
     name = _queue_of(service, caller, request)
     if name is None or not all(name):
         return None
-    home = service.group_of(QueueKeys(*name))
-    if home.is_ready or action not in _ABOUT_MESSAGES:
+    groups = service.groups
+    home = groups[native.home_group(native.queue_segment(*name), len(groups))]
+    if home.is_ready or action not in _ABOUT_MESSAGES or not name[2].endswith(_FIFO_SUFFIX):
         return home
     queue = service.find(*name)
     return None if queue is not None and queue.record.partition_groups else home

@@ -110,7 +110,7 @@ class Sweeper:
 
     def _stored_page(self) -> Iterator[QueueName]:
         groups, left = self._service.groups, config.SWEEP_STORED_QUEUES
-        for _ in groups:
+        for _ in groups[: config.SWEEP_GROUPS]:
             group = groups[self._group_at]
             rows = group.scan(self._stored_at, _END_OF_NAMES, left)
             yield from _behind_among(group, rows)

@@ -54,6 +54,11 @@ class Machine(Protocol):
 
     def change_role(self, role: str, term: int, leader: int) -> None: ...
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something counts ticks. Most groups of a node are idle."""
+        ...
+
     def tick(self) -> None:
         """A tick has passed, for what waits."""
         ...
@@ -86,8 +91,10 @@ class Driver:
     def tick(self, now_ns: int) -> None:
         """A lease in use that grows old is renewed by the turn that follows."""
         for group, machine in enumerate(self._machines):
-            machine.tick()
-            if machine.reads.is_round_due(now_ns):
+            if machine.is_waiting:
+                machine.tick()
+            reads = machine.reads
+            if reads.is_active and reads.is_round_due(now_ns):
                 self.reading[group] = None
 
     def is_round_due(self, now_ns: int) -> bool:

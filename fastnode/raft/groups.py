@@ -78,6 +78,7 @@ class Groups:
         self.report_unreachable = raft.report_unreachable
         self.installed = raft.installed
         self.status = raft.status
+        self.log_bytes = raft.log_bytes
         self.close = raft.close
 
     def propose(self, group: int, entry: bytes) -> None:
@@ -137,6 +138,7 @@ def open_groups(
             applied=applied,
             restored=restored,
             election_ticks=config.ELECTION_TICKS,
+            heartbeat_ticks=config.HEARTBEAT_TICKS,
             segment_bytes=config.LOG_SEGMENT_BYTES,
             sync=is_synced,
         )

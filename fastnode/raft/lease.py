@@ -209,6 +209,11 @@ class Reads:
             raise Unavailable("the group has no leader here")
         self._queue.add(read)
 
+    @property
+    def is_active(self) -> bool:
+        """Reads wait, or there were some since the last round."""
+        return self._is_used or self._queue.count > 0
+
     def is_round_due(self, now_ns: int) -> bool:
         """Reads wait for a round that can begin, or a lease in use grows old."""
         if self._queue.wants_round:

@@ -324,6 +324,10 @@ class Group:
         self._leading_observers.append(observer)
         return lambda: self._leading_observers.remove(observer)
 
+    @property
+    def is_waiting(self) -> bool:
+        return self.latches.has_waiters
+
     def tick(self) -> None:
         for suspension in self.latches.tick():
             suspension.fail(Overloaded("another call was not applied in time"))

@@ -29,6 +29,10 @@ class Latches:
     def __len__(self) -> int:
         return len(self._held)
 
+    @property
+    def has_waiters(self) -> bool:
+        return bool(self._waiting)
+
     def is_held(self, key: bytes) -> bool:
         return key in self._held
 

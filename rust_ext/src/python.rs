@@ -212,6 +212,10 @@ impl RaftGroups {
         Ok(py.detach(|| self.node.persist_step())?)
     }
 
+    fn log_bytes(&mut self) -> u64 {
+        self.node.log().segments().totals().0
+    }
+
     fn status<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let log = self.node.log();
         let status = PyDict::new(py);

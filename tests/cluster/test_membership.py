@@ -102,6 +102,17 @@ def test_a_node_whose_log_has_been_shortened_grows_by_snapshots(cluster: Cluster
     verify_replicas(cluster)
 
 
+def test_a_node_joins_a_cluster_that_nobody_uses(cluster: Cluster) -> None:
+    """After a snapshot no entry comes that would show that it has caught up."""
+    with under_load(cluster, "before") as load:
+        load.await_progress()
+    founder = cluster.members[1]
+    assert founder.stop() == 0
+    founder.start()
+    join(cluster, 2).await_line("a snapshot was installed")
+    verify_replicas(cluster)
+
+
 def come_back_removed(cluster: Cluster, removed: Member) -> None:
     """A node that was removed does not vote, serve or disturb when somebody starts it again."""
     with removed.ended():

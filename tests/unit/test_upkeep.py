@@ -179,7 +179,7 @@ def test_a_cancelled_flush_comes_to_its_end_first(kept: Kept, error: DiskFull | 
     [
         (False, 0, config.LOG_ENTRIES_KEPT),
         (False, config.LOG_BYTES_BEFORE_FLUSH // 2, config.LOG_ENTRIES_KEPT),
-        (False, config.LOG_BYTES_BEFORE_FLUSH // 2 + 1, 0),
+        (False, config.LOG_BYTES_BEFORE_FLUSH // 2 + 1, config.LOG_ENTRIES_KEPT_MIN),
         (True, 0, 0),
     ],
 )
@@ -188,7 +188,7 @@ def test_members_that_are_a_little_behind_find_what_they_lack_in_a_short_log(
 ) -> None:
     compacted: list[tuple[int, int]] = []
     raft: Any = SimpleNamespace(
-        status=lambda: {"log_bytes": log_bytes},
+        log_bytes=lambda: log_bytes,
         compact=lambda group, index: compacted.append((group, index)),
     )
     group: Any = SimpleNamespace(
