@@ -90,6 +90,10 @@ class Node:
     def stop(self) -> int:
         """SIGTERM; the exit code."""
         self.process.send_signal(signal.SIGTERM)
+        return self.await_end()
+
+    def await_end(self) -> int:
+        """Of a node that was told to stop; the exit code."""
         try:
             return self._reap(STOP_SECONDS)
         except subprocess.TimeoutExpired as error:

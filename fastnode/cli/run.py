@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -45,3 +46,5 @@ def _serve(settings: Settings) -> None:
     from fastnode.serve import serve
 
     uvloop.run(serve(settings, on_ready=announce))
+    # It has stopped and ends in a moment: whoever asks once more is not to make a failure of it.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -307,7 +307,7 @@ class Cluster:
         for member in running:
             member.process.send_signal(signal.SIGTERM)
         for member in running:
-            assert member.stop() == 0, f"node {member.number}\n{member.stderr_tail()}"
+            assert member.await_end() == 0, f"node {member.number}\n{member.stderr_tail()}"
 
 
 def tolerant(condition: Callable[[], bool]) -> Callable[[], bool]:
