@@ -49,6 +49,8 @@ class Member:
         self._offsets: dict[int, int] = {}
         # Voters and learners of each group, as they are in force here.
         self.members: dict[int, Members] = {}
+        # Of any group; they differ for the time of a change only.
+        self.voters: Sequence[int] = ()
         # Told when somebody can be reached again, or not any more, and when members have changed.
         self.on_up: Callable[[], None] = lambda: None
         self.on_down: Callable[[int], None] = lambda _node: None
@@ -104,11 +106,6 @@ class Member:
 
     # --- members -----------------------------------------------------------------------------
 
-    @property
-    def voters(self) -> Sequence[int]:
-        """Of any group; they differ for the time of a change only."""
-        return sorted({node for voters, _ in self.members.values() for node in voters})
-
     def known_nodes(self) -> set[int]:
         """All that are members of a group, or are written down, or that this node was told of; but
         not those that were removed.
@@ -119,6 +116,7 @@ class Member:
 
     def change_members(self, group: int, voters: Sequence[int], learners: Sequence[int]) -> None:
         self.members[group] = voters, learners
+        self.voters = sorted({node for some, _ in self.members.values() for node in some})
         self.on_members(group)
 
     def follow_records(self, records: Mapping[int, MemberRecord]) -> None:

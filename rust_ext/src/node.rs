@@ -24,6 +24,8 @@ pub struct Node {
     open_tickets: Vec<Ticket>,
     flying_tickets: Vec<Ticket>,
     is_closed: bool,
+    heartbeat_ticks: usize,
+    ticks: usize,
     pub(crate) uncommitted_bytes_max: u64,
 }
 
@@ -71,6 +73,8 @@ impl Node {
             open_tickets,
             flying_tickets,
             is_closed,
+            heartbeat_ticks: settings.heartbeat_ticks.max(1),
+            ticks: 0,
             uncommitted_bytes_max,
         };
         node.measure_checkpoint();
@@ -113,10 +117,18 @@ impl Node {
         &self.groups.0
     }
 
-    /// Time passes.
+    /// Time passes. Groups that are led here learn of it in steps as long as a heartbeat, all in the
+    /// same tick: so that their heartbeats travel in one packet to each peer, however many they are.
     pub fn tick(&mut self) {
+        self.ticks += 1;
+        let is_beat = self.ticks % self.heartbeat_ticks == 0;
         for group in &mut self.groups.0 {
-            group.tick();
+            let count = match (group.is_leader(), is_beat) {
+                (false, _) => 1,
+                (true, false) => 0,
+                (true, true) => self.heartbeat_ticks,
+            };
+            (0..count).for_each(|_| group.tick());
         }
     }
 
