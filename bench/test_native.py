@@ -109,7 +109,7 @@ CASES = {
     "plan_fifo_sends": Case(
         3.0,
         (
-            *(REQUEST, TIMESTAMP, TIMESTAMP, native.FifoKeys(*[PREFIX] * 7), "AIDAEXAMPLE"),
+            *(REQUEST, TIMESTAMP, TIMESTAMP, native.FifoKeys(*[PREFIX] * 5), "AIDAEXAMPLE"),
             [native.FifoDraft(0, "customer-17", PREFIX + b"id", b"", b"x" * 200)],
         ),
     ),

@@ -228,8 +228,8 @@ def plan_fifo_sends(
     str sender not None,
     messages not None,
 ):
-    cdef bytes generation_key, total_key, data_prefix, group_prefix, head_prefix, dedup, ages
-    generation_key, total_key, data_prefix, group_prefix, head_prefix, dedup, ages = keys
+    cdef bytes generation_key, total_key, data_prefix, group_prefix, head_prefix
+    generation_key, total_key, data_prefix, group_prefix, head_prefix = keys
     cdef list planned = []
     cdef list writes = []
     cdef int mask = 0, entry
@@ -245,7 +245,6 @@ def plan_fifo_sends(
         writes.append((_FRESH_PUT, group_prefix + group + place, b""))
         writes.append((_TOUCH, head_prefix + group, b""))
         writes.append((_PUT, dedup_key, identity + place))
-        writes.append((_FRESH_PUT, ages + place + dedup_key[len(dedup):], b""))
         planned.append(
             _new(
                 _PlannedSend,

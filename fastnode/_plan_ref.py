@@ -158,8 +158,6 @@ class FifoKeys(NamedTuple):
     data: bytes
     group: bytes
     head: bytes
-    dedup: bytes
-    dedup_age: bytes
 
 
 class FifoDraft(NamedTuple):
@@ -181,7 +179,7 @@ def plan_fifo_sends(
     messages: Sequence[FifoDraft],
 ) -> tuple[bytes, list[PlannedSend]]:
     """As `plan_sends`, for messages that nobody has sent before: each is filed under its group,
-    touches it, and leaves a deduplication row with one that tells its age.
+    touches it, and leaves a deduplication row.
     """
     planned: list[PlannedSend] = []
     writes: list[tuple[int, bytes, bytes]] = []
@@ -195,8 +193,6 @@ def plan_fifo_sends(
         writes.append((FRESH_PUT, keys.group + group + place, b""))
         writes.append((TOUCH, keys.head + group, b""))
         writes.append((PUT, dedup_key, identity + place))
-        age_key = keys.dedup_age + place + dedup_key[len(keys.dedup) :]
-        writes.append((FRESH_PUT, age_key, b""))
         position = commit_ts << 16 | entry
         planned.append(PlannedSend(message_id_text(identity), digest.hex(), position, record))
         mask |= 1 << entry

@@ -115,7 +115,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
         sixteens,
         numbers,
         numbers,
-        st.builds(native.FifoKeys, *[own.blobs] * 7),
+        st.builds(native.FifoKeys, *[own.blobs] * 5),
         texts,
         st.lists(
             st.builds(
