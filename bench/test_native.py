@@ -106,6 +106,7 @@ CASES = {
             [(b"", b"x" * 200)],
         ),
     ),
+    "is_token": Case(1.5, ("group-0001",)),
     "plan_fifo_sends": Case(
         3.0,
         (

@@ -13,7 +13,6 @@ from fastnode.native import TOUCH, FifoDraft, FifoKeys, MessageRecord, PlannedSe
 from fastnode.queue.choice import Choice, Counts, Taken
 from fastnode.queue.fifo_fresh import Fresh
 from fastnode.queue.fifo_ready import Head, Ready
-from fastnode.queue.fifo_recent import Recent
 from fastnode.queue.fifo_walk import Walk
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.plans import group_of
@@ -48,7 +47,9 @@ class FifoQueue(LiveQueue):
         self.walk = Walk()
         has_used = self.group.scan_keys(keys.dedup, native.prefix_end(keys.dedup), 1)
         window_end_ms = self._now_ms() + config.DEDUPLICATION_MS
-        self.recent = Recent(window_end_ms if has_used else 0, self._now_ms)
+        self.recent = native.Recent(
+            window_end_ms if has_used else 0, self._now_ms, config.DEDUPLICATION_MS
+        )
 
     def _now_ms(self) -> int:
         return self.group.now() >> 16

@@ -61,9 +61,7 @@ async def _sweep_ids(service: Service, queue: FifoQueue) -> bool:
     is_held = group.latches.is_held
     stale = [key for key, row in rows if _is_stale(row, bound) and not is_held(key)]
     size = config.SWEEP_MESSAGES
-    removals = [
-        _remove(service, queue, stale[at : at + size]) for at in range(0, len(stale), size)
-    ]
+    removals = [_remove(service, queue, stale[at : at + size]) for at in range(0, len(stale), size)]
     for removal in removals:
         await removal
     return walk.passed(rows)

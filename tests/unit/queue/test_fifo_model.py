@@ -305,13 +305,12 @@ class FifoHistory(FifoRun):
     def sweep_what_is_remembered(self) -> None:
         """Nobody can tell, except by what is stored. The walk begins anew, as after a restart."""
         self.commit()
-        for shard in self.queue.shards:
-            assert isinstance(shard, FifoQueue)
+        shards = [shard for shard in self.queue.shards if isinstance(shard, FifoQueue)]
+        for shard in shards:
             shard.walk = Walk()
         has_more = True
         while has_more:
             pending = Pending(None)  # type: ignore[arg-type]  # a sweep has no caller
-            shards = self.queue.shards
             sweeps = (sweep_stale_rows(self.world.service, shard) for shard in shards)
             start(gather(sweeps), pending.finish)
             self.world.commit()
