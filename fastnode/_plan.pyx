@@ -71,6 +71,7 @@ def write_landed(list transactions not None, list outcomes not None, put, other)
     cdef long kind
     cdef tuple outcome, write
     cdef list writes
+    cdef bint has_touched = False
     if len(transactions) != len(outcomes):
         raise ValueError("an outcome for each transaction")
     for index in range(len(transactions)):
@@ -82,8 +83,11 @@ def write_landed(list transactions not None, list outcomes not None, put, other)
             kind = write[0]
             if kind == _KIND_FRESH_PUT or kind == _KIND_PUT:
                 put(write[1], write[2])
+            elif kind == _KIND_TOUCH:
+                has_touched = True
             else:
                 other(write[0], write[1], write[2])
+    return has_touched
 
 
 def head_changes(list transactions not None, list outcomes not None):

@@ -71,17 +71,21 @@ def write_landed(
     outcomes: Sequence[tuple[int, int, int]],
     put: Callable[[bytes, bytes], object],
     other: Callable[[int, bytes, bytes], object],
-) -> None:
+) -> bool:
     """Hand the writes of the transactions that landed on, in order: puts to `put`, the rest with
-    their kind to `other`.
+    their kind to `other`. A touch writes nothing itself: whether there was one.
     """
+    has_touched = False
     for transaction, outcome in zip(transactions, outcomes, strict=True):
         if outcome[0] == APPLIED:
             for kind, key, value in transaction.writes:
                 if kind == PUT or kind == FRESH_PUT:
                     put(key, value)
+                elif kind == TOUCH:
+                    has_touched = True
                 else:
                     other(kind, key, value)
+    return has_touched
 
 
 class HeadChanges(NamedTuple):
