@@ -133,8 +133,7 @@ SWEEP_STORED_QUEUES: Final = 64
 SWEEP_MESSAGES: Final = 64
 SWEEP_STEPS: Final = 256
 # Deduplication rows of a FIFO queue: how many a turn looks at, and how long it then makes way for
-# others. That is ten million rows in five minutes. The time from the beginning of one walk over
-# them to that of the next.
+# others; and the time from the beginning of one walk over them to that of the next.
 SWEEP_ROWS: Final = 512
 SWEEP_PAUSE_MS: Final = 5
 SWEEP_WALK_MS: Final = DEDUPLICATION_MS // 2

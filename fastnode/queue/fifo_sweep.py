@@ -1,9 +1,9 @@
 """What a FIFO queue remembers for five minutes goes when they are over: receive attempts, which
 have rows in the order of their ages, and deduplication rows, which have not.
 
-A row for each send's age would cost every send as much as a walk over all rows now and then costs
-the sweeper for each hundred of them. So deduplication rows stay for half a window longer than they
-count, and as long as a walk takes.
+A row for the age of each would be one more write of every send, so a walk over all of them looks
+for the old ones now and then. They stay for up to half a window longer than they count, and as long
+as a walk takes.
 """
 
 from collections.abc import Sequence
