@@ -165,8 +165,9 @@ def test_an_id_that_is_being_used_again_is_left_alone(world: FifoWorld) -> None:
     world.advance(WINDOW_MS + 1)
     request = api.SendMessageRequest(URL, "m", None, None, None, "same", "g")
     again = world.begin("SendMessage", request)
-    begin_sweep(world)
+    swept = begin_sweep(world)
     world.commit()
+    assert swept.error is None and swept.result is False
     assert again.result.message_id != first.message_id
     assert world.put_one("g", "m", "same").message_id == again.result.message_id
 
