@@ -106,10 +106,11 @@ CASES = {
             [(b"", b"x" * 200)],
         ),
     ),
+    "is_token": Case(1.5, ("group-0001",)),
     "plan_fifo_sends": Case(
         3.0,
         (
-            *(REQUEST, TIMESTAMP, TIMESTAMP, native.FifoKeys(*[PREFIX] * 7), "AIDAEXAMPLE"),
+            *(REQUEST, TIMESTAMP, TIMESTAMP, native.FifoKeys(*[PREFIX] * 5), "AIDAEXAMPLE"),
             [native.FifoDraft(0, "customer-17", PREFIX + b"id", b"", b"x" * 200)],
         ),
     ),

@@ -1,6 +1,7 @@
 """The Python surface of `_plan.pyx`."""
 
 from collections.abc import Callable, Sequence
+from typing import Self, final
 
 from fastnode._core_ref import Transaction
 from fastnode._plan_ref import FifoDraft, FifoKeys, HeadChanges, PlannedSend
@@ -10,11 +11,12 @@ def write_landed(
     outcomes: Sequence[tuple[int, int, int]],
     put: Callable[[bytes, bytes], object],
     other: Callable[[int, bytes, bytes], object],
-) -> None: ...
+) -> bool: ...
 def head_changes(
     transactions: Sequence[Transaction], outcomes: Sequence[tuple[int, int, int]]
 ) -> HeadChanges: ...
 def encode_text(text: str) -> bytes | None: ...
+def is_token(text: str) -> bool: ...
 def plan_sends(
     request: bytes,
     start_ts: int,
@@ -33,3 +35,19 @@ def plan_fifo_sends(
     sender: str,
     messages: Sequence[FifoDraft],
 ) -> tuple[bytes, list[PlannedSend]]: ...
+
+@final
+class Recent:
+    def __new__(
+        cls,
+        complete_ms: int,
+        now_ms: Callable[[], int],
+        window_ms: int,
+        first_bits: int = 16_384,
+        bits_max: int = 8_388_608,
+        filters_max: int = 8,
+    ) -> Self: ...
+    @property
+    def filter_count(self) -> int: ...
+    def may_have(self, key: bytes) -> bool: ...
+    def add(self, key: bytes, now_ms: int) -> None: ...

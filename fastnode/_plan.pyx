@@ -1,10 +1,12 @@
 # cython: language_level=3
-"""Planning a send in C: the text of a body, its digest, ids, records and the transaction.
+"""Planning a send in C: the text of a body, its digest, duplicates, ids, records and the transaction.
 
 `_plan_ref.py` is the readable version and owns the types. Formats come from `_core` and `_keys`;
 what is saved here is the interpreter between them, and the objects that a digest needs in Python.
 """
 
+cimport cython
+from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeASCII
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -49,6 +51,7 @@ cdef enum:
     BLOCK_BYTES = 64
     SHORT_BODY_BYTES = 1024
     POSITION_BYTES = 10
+    TOKEN_BYTES_MAX = 128
 
 # The constants of RFC 1321: floor(2**32 * abs(sin(i + 1))).
 cdef uint32_t[64] _SINES = [
@@ -68,6 +71,7 @@ def write_landed(list transactions not None, list outcomes not None, put, other)
     cdef long kind
     cdef tuple outcome, write
     cdef list writes
+    cdef bint has_touched = False
     if len(transactions) != len(outcomes):
         raise ValueError("an outcome for each transaction")
     for index in range(len(transactions)):
@@ -79,8 +83,11 @@ def write_landed(list transactions not None, list outcomes not None, put, other)
             kind = write[0]
             if kind == _KIND_FRESH_PUT or kind == _KIND_PUT:
                 put(write[1], write[2])
+            elif kind == _KIND_TOUCH:
+                has_touched = True
             else:
                 other(write[0], write[1], write[2])
+    return has_touched
 
 
 def head_changes(list transactions not None, list outcomes not None):
@@ -150,6 +157,19 @@ def encode_text(str text not None):
     if not is_admitted(<const uint8_t*>start, size):
         return None
     return PyBytes_FromStringAndSize(start, size)
+
+
+def is_token(str text not None):
+    cdef Py_ssize_t size, index
+    cdef const uint8_t* letters
+    # What is no UTF-8 is no ASCII either.
+    if not text.isascii():
+        return False
+    letters = <const uint8_t*>PyUnicode_AsUTF8AndSize(text, &size)
+    for index in range(size):
+        if letters[index] < 0x21 or letters[index] > 0x7E:
+            return False
+    return 0 < size <= TOKEN_BYTES_MAX
 
 
 cdef bint is_admitted(const uint8_t* at, Py_ssize_t size) noexcept nogil:
@@ -228,8 +248,8 @@ def plan_fifo_sends(
     str sender not None,
     messages not None,
 ):
-    cdef bytes generation_key, total_key, data_prefix, group_prefix, head_prefix, dedup, ages
-    generation_key, total_key, data_prefix, group_prefix, head_prefix, dedup, ages = keys
+    cdef bytes generation_key, total_key, data_prefix, group_prefix, head_prefix
+    generation_key, total_key, data_prefix, group_prefix, head_prefix = keys
     cdef list planned = []
     cdef list writes = []
     cdef int mask = 0, entry
@@ -245,7 +265,6 @@ def plan_fifo_sends(
         writes.append((_FRESH_PUT, group_prefix + group + place, b""))
         writes.append((_TOUCH, head_prefix + group, b""))
         writes.append((_PUT, dedup_key, identity + place))
-        writes.append((_FRESH_PUT, ages + place + dedup_key[len(dedup):], b""))
         planned.append(
             _new(
                 _PlannedSend,
@@ -260,6 +279,101 @@ def plan_fifo_sends(
         request, start_ts, commit_ts, 0, mask, (generation_key,), writes
     )
     return encoded, planned
+
+
+@cython.final
+@cython.auto_pickle(False)
+cdef class _Filter:
+    cdef bytearray bits
+    cdef uint64_t mask
+    cdef uint64_t room
+    cdef long long newest_ms
+
+    def __cinit__(self, uint64_t size):
+        self.bits = bytearray(size >> 3)
+        self.mask = size - 1
+        self.room = size // <uint64_t>_ref.BITS_PER_ID
+        self.newest_ms = 0
+
+
+cdef inline bint has_bit(_Filter one, uint64_t at) noexcept:
+    at &= one.mask
+    return (<uint8_t*>PyByteArray_AS_STRING(one.bits))[at >> 3] >> (at & 7) & 1
+
+
+cdef inline void set_bit(_Filter one, uint64_t at) noexcept:
+    at &= one.mask
+    (<uint8_t*>PyByteArray_AS_STRING(one.bits))[at >> 3] |= <uint8_t>(1 << (at & 7))
+
+
+@cython.final
+@cython.auto_pickle(False)
+cdef class Recent:
+    cdef object now_ms
+    cdef long long complete_ms, window_ms
+    cdef uint64_t bits_max
+    cdef Py_ssize_t filters_max
+    cdef list filters
+    cdef _Filter newest
+
+    def __cinit__(
+        self,
+        long long complete_ms,
+        now_ms,
+        long long window_ms,
+        uint64_t first_bits=_ref.FIRST_BITS,
+        uint64_t bits_max=_ref.BITS_MAX,
+        Py_ssize_t filters_max=_ref.FILTERS_MAX,
+    ):
+        self.complete_ms = complete_ms
+        self.now_ms = now_ms
+        self.window_ms = window_ms
+        self.bits_max = bits_max
+        self.filters_max = filters_max
+        self.newest = _Filter(first_bits)
+        self.filters = [self.newest]
+
+    @property
+    def filter_count(self):
+        return len(self.filters)
+
+    def may_have(self, bytes key not None):
+        cdef uint64_t value
+        cdef _Filter one
+        if self.complete_ms:
+            if self.now_ms() < self.complete_ms:
+                return True
+            self.complete_ms = 0
+        value = <uint64_t>hash(key)
+        for one in self.filters:
+            if has_bit(one, value) and has_bit(one, value >> 32):
+                return True
+        return False
+
+    def add(self, bytes key not None, long long now_ms):
+        cdef uint64_t value = <uint64_t>hash(key)
+        if not self.newest.room:
+            self.grow(now_ms)
+        set_bit(self.newest, value)
+        set_bit(self.newest, value >> 32)
+        self.newest.room -= 1
+        self.newest.newest_ms = now_ms
+
+    cdef int grow(self, long long now_ms) except -1:
+        cdef uint64_t size = min(16 * (self.newest.mask + 1), self.bits_max)
+        cdef long long oldest_ms = now_ms - self.window_ms
+        cdef _Filter one
+        cdef list young = []
+        for one in self.filters:
+            if one.newest_ms > oldest_ms:
+                young.append(one)
+        if len(young) == self.filters_max:
+            one = young.pop(0)
+            self.complete_ms = one.newest_ms + self.window_ms + 1
+        self.newest = _Filter(size)
+        young.append(self.newest)
+        self.filters = young
+        return 0
 
 
 cdef bytes digest_of(bytes body):

@@ -1,10 +1,12 @@
-"""The plain version of planning sends (text, ids, digests, records, transaction) and of writing.
+"""The plain version of planning sends (text, duplicates, ids, digests, records, transaction) and of
+writing.
 
 `_plan.pyx` does the same in C. Delayed messages are not planned here: they have state and a timer
 from the start, and `queue/send.py` plans them write by write.
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -32,6 +34,13 @@ _DELETES: Final = (DELETE, FRESH_DELETE)
 POSITION_BYTES: Final = 10
 _CONTROLS: Final = bytes(set(range(0x20)) - {0x09, 0x0A, 0x0D})
 _NONCHARACTERS: Final = ("\ufffe".encode(), "\uffff".encode())
+_TOKEN_MATCH: Final = re.compile(r"[!-~]{1,128}").fullmatch
+
+FIRST_BITS: Final = 1 << 14
+BITS_MAX: Final = 1 << 23
+FILTERS_MAX: Final = 8
+# So many bits for each id let one new id in a hundred be looked up in vain.
+BITS_PER_ID: Final = 16
 
 
 def encode_text(text: str) -> bytes | None:
@@ -50,22 +59,33 @@ def encode_text(text: str) -> bytes | None:
     return encoded
 
 
+def is_token(text: str) -> bool:
+    """Whether text may be a group or deduplication id: at most 128 ASCII letters, digits and
+    punctuation, no space.
+    """
+    return _TOKEN_MATCH(text) is not None
+
+
 def write_landed(
     transactions: Sequence[Transaction],
     outcomes: Sequence[tuple[int, int, int]],
     put: Callable[[bytes, bytes], object],
     other: Callable[[int, bytes, bytes], object],
-) -> None:
+) -> bool:
     """Hand the writes of the transactions that landed on, in order: puts to `put`, the rest with
-    their kind to `other`.
+    their kind to `other`. A touch writes nothing itself: whether there was one.
     """
+    has_touched = False
     for transaction, outcome in zip(transactions, outcomes, strict=True):
         if outcome[0] == APPLIED:
             for kind, key, value in transaction.writes:
                 if kind == PUT or kind == FRESH_PUT:
                     put(key, value)
+                elif kind == TOUCH:
+                    has_touched = True
                 else:
                     other(kind, key, value)
+    return has_touched
 
 
 class HeadChanges(NamedTuple):
@@ -158,8 +178,6 @@ class FifoKeys(NamedTuple):
     data: bytes
     group: bytes
     head: bytes
-    dedup: bytes
-    dedup_age: bytes
 
 
 class FifoDraft(NamedTuple):
@@ -181,7 +199,7 @@ def plan_fifo_sends(
     messages: Sequence[FifoDraft],
 ) -> tuple[bytes, list[PlannedSend]]:
     """As `plan_sends`, for messages that nobody has sent before: each is filed under its group,
-    touches it, and leaves a deduplication row with one that tells its age.
+    touches it, and leaves a deduplication row.
     """
     planned: list[PlannedSend] = []
     writes: list[tuple[int, bytes, bytes]] = []
@@ -195,8 +213,6 @@ def plan_fifo_sends(
         writes.append((FRESH_PUT, keys.group + group + place, b""))
         writes.append((TOUCH, keys.head + group, b""))
         writes.append((PUT, dedup_key, identity + place))
-        age_key = keys.dedup_age + place + dedup_key[len(keys.dedup) :]
-        writes.append((FRESH_PUT, age_key, b""))
         position = commit_ts << 16 | entry
         planned.append(PlannedSend(message_id_text(identity), digest.hex(), position, record))
         mask |= 1 << entry
@@ -205,3 +221,84 @@ def plan_fifo_sends(
     writes.append((ADD, keys.total, len(planned).to_bytes(8, "big", signed=True)))
     reads = (keys.generation,)
     return encode_transaction(request, start_ts, commit_ts, 0, mask, reads, writes), planned
+
+
+class _Filter:
+    __slots__ = ("bits", "mask", "newest_ms", "room")
+
+    def __init__(self, size: int) -> None:
+        self.bits = bytearray(size >> 3)
+        self.mask = size - 1
+        self.room = size // BITS_PER_ID
+        self.newest_ms = 0
+
+
+class Recent:
+    """Which deduplication ids may have been used lately: a leader's memory that errs on one side
+    only.
+
+    Most sends are new, and to find that out in the engine costs as much as storing them. An id that
+    is not in here was not used within the window; one that is has to be looked up. Two bits stand
+    for an id, in filters that follow each other as they fill up, each larger than the one before;
+    one whose ids are all older than the window is thrown away.
+
+    It knows nothing of what was used before it was made: until `complete_ms` every id counts as
+    used. 0 if nothing was. The sizes are powers of two.
+    """
+
+    __slots__ = ("_bits_max", "_complete_ms", "_filters", "_filters_max", "_now_ms", "_window_ms")
+
+    def __init__(
+        self,
+        complete_ms: int,
+        now_ms: Callable[[], int],
+        window_ms: int,
+        first_bits: int = FIRST_BITS,
+        bits_max: int = BITS_MAX,
+        filters_max: int = FILTERS_MAX,
+    ) -> None:
+        self._complete_ms = complete_ms
+        self._now_ms = now_ms
+        self._window_ms = window_ms
+        self._bits_max = bits_max
+        self._filters_max = filters_max
+        self._filters = [_Filter(first_bits)]
+
+    @property
+    def filter_count(self) -> int:
+        return len(self._filters)
+
+    def may_have(self, key: bytes) -> bool:
+        if self._complete_ms:
+            if self._now_ms() < self._complete_ms:
+                return True
+            self._complete_ms = 0
+        value = hash(key)
+        other = value >> 32
+        for one in self._filters:
+            bits, at = one.bits, value & one.mask
+            if bits[at >> 3] >> (at & 7) & 1:
+                at = other & one.mask
+                if bits[at >> 3] >> (at & 7) & 1:
+                    return True
+        return False
+
+    def add(self, key: bytes, now_ms: int) -> None:
+        newest = self._filters[-1]
+        if not newest.room:
+            newest = self._grow(now_ms)
+        value = hash(key)
+        for at in (value & newest.mask, value >> 32 & newest.mask):
+            newest.bits[at >> 3] |= 1 << (at & 7)
+        newest.room -= 1
+        newest.newest_ms = now_ms
+
+    def _grow(self, now_ms: int) -> _Filter:
+        size = min(16 * (self._filters[-1].mask + 1), self._bits_max)
+        oldest_ms = now_ms - self._window_ms
+        self._filters = [one for one in self._filters if one.newest_ms > oldest_ms]
+        if len(self._filters) == self._filters_max:
+            # More than it may remember: what is forgotten counts as used until it is too old.
+            self._complete_ms = self._filters.pop(0).newest_ms + self._window_ms + 1
+        self._filters.append(_Filter(size))
+        return self._filters[-1]

@@ -132,9 +132,14 @@ SWEEP_LIVE_QUEUES: Final = 128
 SWEEP_STORED_QUEUES: Final = 64
 # Groups whose stored queues a round looks at; a node may have hundreds of empty ones.
 SWEEP_GROUPS: Final = 8
-# Messages that one transaction removes, and transactions of one round.
+# Messages (or other rows) that one transaction removes, and turns of queues in one round.
 SWEEP_MESSAGES: Final = 64
 SWEEP_STEPS: Final = 256
+# Deduplication rows of a FIFO queue: how many a turn looks at, and how long it then makes way for
+# others; and the time from the beginning of one walk over them to that of the next.
+SWEEP_ROWS: Final = 512
+SWEEP_PAUSE_MS: Final = 5
+SWEEP_WALK_MS: Final = DEDUPLICATION_MS // 2
 
 # --- Admin API ------------------------------------------------------------------------------------
 # One page of a peek looks at no more rows, and ends after so many bytes of bodies.

@@ -115,8 +115,10 @@ if COMPILED:
         )
         from fastnode._occ import Resolver
         from fastnode._plan import (
+            Recent,
             encode_text,
             head_changes,
+            is_token,
             plan_fifo_sends,
             plan_sends,
             write_landed,
@@ -169,9 +171,11 @@ else:
 
     # To a type checker they are two classes; tests hold them to one behaviour.
     from fastnode._occ_ref import Resolver  # type: ignore[assignment]
-    from fastnode._plan_ref import (
+    from fastnode._plan_ref import (  # type: ignore[assignment] # two classes again
+        Recent,
         encode_text,
         head_changes,
+        is_token,
         plan_fifo_sends,
         plan_sends,
         write_landed,
@@ -242,6 +246,7 @@ __all__ = [
     "ParsedKey",
     "PlannedSend",
     "Receipt",
+    "Recent",
     "RefusedError",
     "Request",
     "Resolved",
@@ -267,6 +272,7 @@ __all__ = [
     "head_changes",
     "home_group",
     "id_key",
+    "is_token",
     "message_id",
     "message_id_position",
     "message_id_text",

@@ -46,7 +46,7 @@ def plan(queue: LiveQueue, txn: Txn, attempt_id: str, messages: Sequence[Taken],
     positions = [encode_position(taken.position) for taken in messages]
     attempt = Attempt(txn.commit_ts, at, positions)
     txn.put(queue.messages.attempt_key(attempt_id), _ENCODER.encode(attempt))
-    txn.put_fresh(queue.messages.attempt_age_key(txn.commit_ts << 16, attempt_id), b"\x01")
+    txn.put_fresh(queue.messages.attempt_age_key(txn.commit_ts << 16, attempt_id), b"")
 
 
 def began_at(stored: bytes) -> bytes:

@@ -13,7 +13,7 @@ from fastnode.native import TOUCH, FifoDraft, FifoKeys, MessageRecord, PlannedSe
 from fastnode.queue.choice import Choice, Counts, Taken
 from fastnode.queue.fifo_fresh import Fresh
 from fastnode.queue.fifo_ready import Head, Ready
-from fastnode.queue.fifo_recent import Recent
+from fastnode.queue.fifo_walk import Walk
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.plans import group_of
 from fastnode.store.keyspace import POSITION_BYTES, split_head_key
@@ -42,12 +42,14 @@ class FifoQueue(LiveQueue):
         self._fresh = Fresh()
         keys = self.messages
         self.send_keys = FifoKeys(
-            *(self.keys.generation, keys.total, keys.data, keys.group),
-            *(keys.head, keys.dedup, keys.dedup_age),
+            self.keys.generation, keys.total, keys.data, keys.group, keys.head
         )
+        self.walk = Walk()
         has_used = self.group.scan_keys(keys.dedup, native.prefix_end(keys.dedup), 1)
         window_end_ms = self._now_ms() + config.DEDUPLICATION_MS
-        self.recent = Recent(window_end_ms if has_used else 0, self._now_ms)
+        self.recent = native.Recent(
+            window_end_ms if has_used else 0, self._now_ms, config.DEDUPLICATION_MS
+        )
 
     def _now_ms(self) -> int:
         return self.group.now() >> 16

@@ -7,7 +7,6 @@ from fastnode import config, native
 from fastnode.flow import Suspension
 from fastnode.native import FifoDraft, PlannedSend
 from fastnode.queue.caller import Call
-from fastnode.queue.characters import is_token
 from fastnode.queue.digest import body_md5, content_deduplication_id
 from fastnode.queue.fifo_live import FifoQueue
 from fastnode.queue.live import LiveQueue
@@ -120,9 +119,9 @@ def plain_draft(
         if not queue.settings.has_content_based_deduplication:
             return None
         deduplication_id = content_deduplication_id(body)
-    elif not is_token(deduplication_id):
+    elif not native.is_token(deduplication_id):
         return None
-    if not is_token(group_id):
+    if not native.is_token(group_id):
         return None
     scope = group_id if queue.record.dedup_per_group else ""
     key = native.dedup_key(queue.messages.dedup, scope, deduplication_id)

@@ -29,9 +29,10 @@ from typing import Any, Final, NamedTuple
 
 from fastnode import config, native
 from fastnode.errors import OperationError
-from fastnode.flow import start
+from fastnode.flow import Suspension, start
 from fastnode.queue.attributes import settings_of
-from fastnode.queue.fifo_sweep import has_stale_rows, sweep_stale_rows
+from fastnode.queue.fifo_live import FifoQueue
+from fastnode.queue.fifo_sweep import has_stale_rows, may_have_stale_rows, sweep_stale_rows
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.long_poll import Alarm
 from fastnode.queue.plans import plan_removal
@@ -95,8 +96,29 @@ class Sweeper:
             name = next(iter(self._behind))
             del self._behind[name]
             queue = self._service.find(*name)
-            if queue is not None and await _has_more(self._service, queue):
+            if queue is not None and await self._has_more(queue):
                 self._behind[name] = None
+
+    async def _has_more(self, queue: LiveQueue) -> bool:
+        """Remove what one transaction may; whether the queue should have another turn soon."""
+        try:
+            has_more = False
+            for shard in queue.shards:
+                if isinstance(shard, FifoQueue) and await sweep_stale_rows(self._service, shard):
+                    has_more = True
+                    await self._make_way()
+                has_more |= await sweep(self._service, shard)
+            return has_more
+        except OperationError:
+            # Whatever stands in the way, the rotation comes by again.
+            return False
+
+    def _make_way(self) -> Suspension:
+        """Whoever only looks at rows waits for nothing, and would keep everybody else waiting."""
+        pause = Suspension()
+        now_ms = self._service.groups[0].now() >> 16
+        self._alarm.set(now_ms + config.SWEEP_PAUSE_MS, now_ms, pause.resume)
+        return pause
 
     # --- looking for work ----------------------------------------------------------------------
 
@@ -134,7 +156,7 @@ def _behind_among(group: Group, rows: Sequence[tuple[bytes, bytes]]) -> Iterator
             continue
         settings, keys = settings_of(record.attributes), _current_keys(group, name)
         if has_expired(group, keys, settings.retention_ms) or (
-            settings.is_fifo and has_stale_rows(group, keys)
+            settings.is_fifo and may_have_stale_rows(group, keys)
         ):
             yield name
 
@@ -143,7 +165,7 @@ def _is_behind(shard: LiveQueue) -> bool:
     group, keys = shard.group, shard.messages
     if has_expired(group, keys, shard.settings.retention_ms, shard.swept_to):
         return True
-    return shard.settings.is_fifo and has_stale_rows(group, keys)
+    return isinstance(shard, FifoQueue) and has_stale_rows(shard)
 
 
 def _current_keys(group: Group, name: QueueName) -> MessageKeys:
@@ -177,20 +199,6 @@ def _sent_before_ms(now: int, retention_ms: int) -> int:
 
 
 # --- removing ----------------------------------------------------------------------------------
-
-
-async def _has_more(service: Service, queue: LiveQueue) -> bool:
-    """Remove what one transaction may; whether the queue should have another turn soon."""
-    try:
-        has_more = False
-        for shard in queue.shards:
-            if shard.settings.is_fifo:
-                has_more |= await sweep_stale_rows(service, shard)
-            has_more |= await sweep(service, shard)
-        return has_more
-    except OperationError:
-        # Whatever stands in the way, the rotation comes by again.
-        return False
 
 
 async def sweep(service: Service, queue: LiveQueue) -> bool:

@@ -17,7 +17,7 @@ from fastnode.config import (
     VISIBILITY_SECONDS_MAX,
     WAIT_SECONDS_MAX,
 )
-from fastnode.native import encode_text
+from fastnode.native import encode_text, is_token
 from fastnode.queue.api import (
     ChangeMessageVisibilityBatchRequestEntry,
     ChangeMessageVisibilityRequest,
@@ -28,7 +28,7 @@ from fastnode.queue.api import (
     SendMessageRequest,
 )
 from fastnode.queue.attributes import QueueSettings
-from fastnode.queue.characters import is_token, utf8_size
+from fastnode.queue.characters import utf8_size
 from fastnode.queue.digest import Attribute, content_deduplication_id
 from fastnode.queue.errors import (
     invalid_message_contents,

@@ -15,7 +15,6 @@ from fastnode.native import (
     DROP,
     FRESH_DELETE,
     MAX,
-    TOUCH,
     HeadChanges,
     Resolved,
     Resolver,
@@ -88,7 +87,8 @@ def fill_batch(
     """
     writer = _Writer(batch, Sums(engine))
     for transactions, resolved in entries:
-        native.write_landed(transactions, resolved.outcomes, batch.put, writer.write)
+        if native.write_landed(transactions, resolved.outcomes, batch.put, writer.write):
+            writer.changes_heads = True
         if resolved.row:
             batch.put(window_key(resolved.row_id), resolved.row)
         for row_id in resolved.expired:
@@ -117,7 +117,7 @@ def _stored_rows(engine: Engine) -> Iterator[tuple[int, bytes]]:
 
 
 class _Writer:
-    """Everything but puts."""
+    """Everything but puts and touches."""
 
     __slots__ = ("batch", "changes_heads", "sums")
 
@@ -133,8 +133,6 @@ class _Writer:
             self.batch.delete(key)
         elif kind == MAX:
             self.sums.raise_to(key, value)
-        elif kind == TOUCH:
-            self.changes_heads = True
         else:
             assert kind == DROP, f"the codec refuses the write kind {kind}"
             self.batch.delete_range(key, value)

@@ -24,8 +24,8 @@ _SOURCES_PREFIX: Final = b"!sqs|queue|dlsource|"
 FAMILY_HEAD: Final = b"!sqs|msg|head|"
 _PARTITION: Final = b"!sqs|queue|part|"
 FAMILY_READY: Final = b"!sqs|msg|ready|"
-_FAMILY_DEDUP_AGE: Final = b"!sqs|msg|dedupage|"
 _FAMILY_ATTEMPT: Final = b"!sqs|msg|attempt|"
+_FAMILY_ATTEMPT_AGE: Final = b"!sqs|msg|attemptage|"
 _HEAD_START: Final = len(FAMILY_HEAD)
 _GENERATION_BYTES: Final = 8
 _PARTITION_BYTES: Final = 4
@@ -168,11 +168,11 @@ class MessageKeys:
         "age",
         "arrived",
         "attempt",
+        "attempt_age",
         "counters",
         "data",
         "data_size",
         "dedup",
-        "dedup_age",
         "delayed",
         "group",
         "head",
@@ -213,8 +213,8 @@ class MessageKeys:
         self.ready = prefix(FAMILY_READY)
         self.ready_size = len(self.ready)
         self.dedup = prefix(native.FAMILY_DEDUP)
-        self.dedup_age = prefix(_FAMILY_DEDUP_AGE)
         self.attempt = prefix(_FAMILY_ATTEMPT)
+        self.attempt_age = prefix(_FAMILY_ATTEMPT_AGE)
 
     def data_key(self, position: int) -> bytes:
         return native.message_key(self.data, position >> 16, position & 0xFFFF)
@@ -270,20 +270,16 @@ class MessageKeys:
     def dedup_key(self, group_id: str, dedup_id: str) -> bytes:
         return native.dedup_key(self.dedup, group_id, dedup_id)
 
-    def dedup_age_key(self, position: int, group_id: str, dedup_id: str) -> bytes:
-        """By age, so that what is older than the window is found without looking at the rest."""
-        return native.dedup_key(self.dedup_age + encode_position(position), group_id, dedup_id)
-
     def attempt_key(self, attempt_id: str) -> bytes:
         """What the receive of that attempt took."""
         return self.attempt + native.text(attempt_id)
 
     def attempt_age_key(self, position: int, attempt_id: str) -> bytes:
-        """Among the ages of deduplication rows: both are kept for the same time."""
-        return self.dedup_age + encode_position(position) + native.text(attempt_id)
+        """By age, so that what is older than the window is found without looking at the rest."""
+        return self.attempt_age + encode_position(position) + native.text(attempt_id)
 
     def prefixes(self) -> tuple[bytes, ...]:
         """Everything that a new generation leaves behind."""
         plain = (self.data, self.state, self.timer, self.mark, self.counters, self.ids, self.age)
-        fifo = (self.group, self.head, self.ready, self.dedup, self.dedup_age, self.attempt)
+        fifo = (self.group, self.head, self.ready, self.dedup, self.attempt, self.attempt_age)
         return (*plain, *fifo)

@@ -136,7 +136,7 @@ def test_writes_that_landed_are_handed_on_by_their_kind(
     statuses = [data.draw(st.sampled_from([native.APPLIED, native.STALE])) for _ in transactions]
     puts: list[tuple[bytes, bytes]] = []
     others: list[tuple[int, bytes, bytes]] = []
-    impl.plan.write_landed(
+    has_touched = impl.plan.write_landed(
         transactions,
         [(status, 0, 0) for status in statuses],
         lambda key, value: puts.append((key, value)),
@@ -150,7 +150,8 @@ def test_writes_that_landed_are_handed_on_by_their_kind(
     ]
     kinds = (native.PUT, native.FRESH_PUT)
     assert puts == [(key, value) for kind, key, value in landed if kind in kinds]
-    assert others == [write for write in landed if write[0] not in kinds]
+    assert others == [write for write in landed if write[0] not in (*kinds, native.TOUCH)]
+    assert has_touched is any(kind == native.TOUCH for kind, _, _ in landed)
 
 
 def test_layout_is_the_documented_bytes(impl: Impl) -> None:

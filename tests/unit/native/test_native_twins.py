@@ -111,11 +111,14 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
         texts,
         st.lists(st.tuples(own.blobs, st.binary(max_size=200)), max_size=17),
     ),
+    "is_token": st.tuples(
+        st.one_of(texts, st.text("!a~ \x7f\x00é", max_size=4), st.text("!~", max_size=130))
+    ),
     "plan_fifo_sends": st.tuples(
         sixteens,
         numbers,
         numbers,
-        st.builds(native.FifoKeys, *[own.blobs] * 7),
+        st.builds(native.FifoKeys, *[own.blobs] * 5),
         texts,
         st.lists(
             st.builds(

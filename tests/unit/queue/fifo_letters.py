@@ -67,7 +67,7 @@ def message_rows(world: World, name: str) -> list[bytes]:
     """What is left of messages when there are none."""
     queue = live(world, name)
     keys = queue.messages
-    kept = (keys.counters, keys.mark, keys.dedup, keys.dedup_age)
+    kept = (keys.counters, keys.mark, keys.dedup)
     return [
         row
         for prefix in keys.prefixes()

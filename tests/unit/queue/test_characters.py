@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastnode.native import encode_text
-from fastnode.queue.characters import is_batch_entry_id, is_token, utf8_size
+from fastnode.native import encode_text, is_token
+from fastnode.queue.characters import is_batch_entry_id, utf8_size
 
 
 def is_allowed(code_point: int) -> bool:

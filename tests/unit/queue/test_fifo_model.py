@@ -14,7 +14,9 @@ from hypothesis.stateful import precondition, rule
 
 from fastnode.flow import gather, start
 from fastnode.queue import api
+from fastnode.queue.fifo_live import FifoQueue
 from fastnode.queue.fifo_sweep import sweep_stale_rows
+from fastnode.queue.fifo_walk import Walk
 from fastnode.queue.retention import sweep
 from tests.unit.queue.fifo_history import ATTRIBUTE_NAMES, Check, FifoRun, refusals
 from tests.unit.queue.fifo_model import SECOND, Attempt, Message
@@ -301,12 +303,14 @@ class FifoHistory(FifoRun):
         self.do(pending, plan, alone=alone)
 
     def sweep_what_is_remembered(self) -> None:
-        """Nobody can tell, except by what is stored."""
+        """Nobody can tell, except by what is stored. The walk begins anew, as after a restart."""
         self.commit()
+        shards = [shard for shard in self.queue.shards if isinstance(shard, FifoQueue)]
+        for shard in shards:
+            shard.walk = Walk()
         has_more = True
         while has_more:
             pending = Pending(None)  # type: ignore[arg-type]  # a sweep has no caller
-            shards = self.queue.shards
             sweeps = (sweep_stale_rows(self.world.service, shard) for shard in shards)
             start(gather(sweeps), pending.finish)
             self.world.commit()

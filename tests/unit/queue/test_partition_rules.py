@@ -93,7 +93,8 @@ def test_what_is_remembered_for_five_minutes_goes_from_every_partition() -> None
         return [
             len(shard.group.scan_keys(prefix, native.prefix_end(prefix), 100))
             for shard in shards
-            for prefix in (shard.messages.dedup, shard.messages.dedup_age, shard.messages.attempt)
+            for keys in (shard.messages,)
+            for prefix in (keys.dedup, keys.attempt, keys.attempt_age)
         ]
 
     assert sum(1 for count in rows() if count) >= 9

@@ -347,15 +347,16 @@ def test_every_family_of_a_scope_is_dropped_with_it_and_none_twice() -> None:
         KEYS.head_key("g"),
         KEYS.ready_key(LATER, position(1)),
         KEYS.dedup_key("g", "d"),
-        KEYS.dedup_age_key(position(1), "g", "d"),
+        KEYS.attempt_key("a"),
+        KEYS.attempt_age_key(position(1), "a"),
     ]
     assert all(sum(row.startswith(prefix) for prefix in prefixes) == 1 for row in rows)
     assert len(set(prefixes)) == len(prefixes)
 
 
-def test_deduplication_rows_by_age_are_in_the_order_of_their_positions() -> None:
+def test_attempts_by_age_are_in_the_order_of_their_positions() -> None:
     ages = [
-        KEYS.dedup_age_key(position(number), group, "d")
-        for number, group in ((1, "z"), (2, "a"), (3, "m"))
+        KEYS.attempt_age_key(position(number), attempt)
+        for number, attempt in ((1, "z"), (2, "a"), (3, "m"))
     ]
     assert ages == sorted(ages)
