@@ -13,11 +13,7 @@ from functools import partial
 from typing import Protocol
 
 from fastnode.config import TRANSFER_RETRY_SECONDS
-from fastnode.errors import OperationError
-
-
-class TransferBusy(OperationError):
-    """Another transfer or a change of membership is under way; the same may work in a moment."""
+from fastnode.errors import Busy, OperationError
 
 
 class LedGroup(Protocol):
@@ -44,7 +40,7 @@ def judge(error: OperationError | None, *, leads: bool) -> Verdict:
     """A transfer that began may come to nothing, so it counts only when the lead is gone."""
     if not leads:
         return Verdict.GONE
-    is_passing = error is None or isinstance(error, TransferBusy)
+    is_passing = error is None or isinstance(error, Busy)
     return Verdict.AGAIN if is_passing else Verdict.STUCK
 
 

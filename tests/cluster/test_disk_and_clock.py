@@ -20,6 +20,7 @@ from tests.cluster.harness import Cluster, eventually, static_cluster
 from tests.cluster.network import Loopback
 from tests.cluster.replicas import verify_replicas
 from tests.cluster.workload import under_load
+from tests.small_disk import small_disk
 
 DISK_BYTES = 256 * 1_048_576
 FULL_SECONDS = 5.0
@@ -37,16 +38,8 @@ READING_SECONDS = 5.0
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """An empty directory that is a file system of its own."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount the small file system that this test fills")
-    path = tmp_path / "small"
-    path.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(path)]
-    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
-    if mounted.returncode != 0:
-        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
-    yield path
-    subprocess.run(["umount", str(path)], check=True)
+    with small_disk(tmp_path / "small", DISK_BYTES) as path:
+        yield path
 
 
 @contextmanager

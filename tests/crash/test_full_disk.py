@@ -7,7 +7,6 @@ when space returns the node recovers by itself.
 
 import os
 import secrets
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from fastnode import config
 from tests import nodes
 from tests.crash.dying_node import NEVER, command_of
 from tests.nodes import JsonClient, Node, Refused
+from tests.small_disk import small_disk
 
 DISK_BYTES = 256 * 1_048_576
 # Random text: what the disk has to hold is what was sent, whatever compression does.
@@ -36,16 +36,8 @@ URL = "http://localhost/000000000000/full"
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """An empty directory that is a file system of its own."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount the small file system that this test fills")
-    path = tmp_path / "data"
-    path.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(path)]
-    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
-    if mounted.returncode != 0:
-        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
-    yield path
-    subprocess.run(["umount", str(path)], check=True)
+    with small_disk(tmp_path / "data", DISK_BYTES) as path:
+        yield path
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from fastnode.cluster.refusal import LeadershipRefusal, TransferBusy, Verdict, judge
-from fastnode.errors import OperationError, Unavailable
+from fastnode.cluster.refusal import LeadershipRefusal, Verdict, judge
+from fastnode.errors import Busy, OperationError, Unavailable
 from fastnode.raft.groups import LEADER
 from fastnode.store.group import Group
 from tests.unit.raft.driven_cluster import driven, driven_cluster
@@ -26,10 +26,10 @@ FOLLOWER = "follower"
     ("error", "leads", "verdict"),
     [
         (None, False, Verdict.GONE),
-        (TransferBusy(), False, Verdict.GONE),
+        (Busy(), False, Verdict.GONE),
         (Unavailable(), False, Verdict.GONE),
         (None, True, Verdict.AGAIN),
-        (TransferBusy(), True, Verdict.AGAIN),
+        (Busy(), True, Verdict.AGAIN),
         (Unavailable(), True, Verdict.STUCK),
         (OperationError(), True, Verdict.STUCK),
     ],
@@ -167,7 +167,7 @@ def test_what_a_group_holds_is_looked_up_when_its_state_is_complete() -> None:
 def test_what_passes_is_tried_again() -> None:
     async def scenario() -> None:
         setup = Setup()
-        setup.errors = [TransferBusy(), None, TransferBusy()]
+        setup.errors = [Busy(), None, Busy()]
         setup.refusal.install()
         await setup.settle()
         assert (setup.transfers, setup.pauses, setup.group.leads) == ([0] * 4, 3, False)
@@ -178,7 +178,7 @@ def test_what_passes_is_tried_again() -> None:
 def test_it_is_tried_until_the_lead_is_lost_in_whatever_way() -> None:
     async def scenario() -> None:
         setup = Setup()
-        setup.errors = [TransferBusy()] * 500
+        setup.errors = [Busy()] * 500
 
         def lose() -> None:
             if setup.pauses == 100:
@@ -213,7 +213,7 @@ def test_a_lead_nobody_else_can_take_is_kept_and_logged_once(
 def test_a_second_lead_during_an_attempt_does_not_start_another() -> None:
     async def scenario() -> None:
         setup = Setup()
-        setup.errors = [TransferBusy()] * 5
+        setup.errors = [Busy()] * 5
 
         def blink() -> None:
             if setup.pauses == 2:
@@ -231,7 +231,7 @@ def test_a_second_lead_during_an_attempt_does_not_start_another() -> None:
 def test_a_removed_hook_does_nothing_more() -> None:
     async def scenario() -> None:
         setup = Setup(groups=2, holding=frozenset({0, 1}))
-        setup.errors = [TransferBusy()] * 500
+        setup.errors = [Busy()] * 500
         setup.refusal.install()
         await asyncio.sleep(0)
         setup.refusal.remove()
