@@ -126,6 +126,16 @@ class Group:
         return self._term
 
     @property
+    def request_count(self) -> int:
+        """Of calls that landed and are remembered."""
+        return self._resolver.request_count
+
+    @property
+    def class_floors(self) -> list[int]:
+        """Of each class of requests, the commit up to which they are forgotten."""
+        return self._resolver.class_floors
+
+    @property
     def is_ready(self) -> bool:
         """The leader's barrier: nothing is planned before an entry of its term is applied."""
         return self._leads and self._position.term == self._term
