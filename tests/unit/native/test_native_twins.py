@@ -129,9 +129,10 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
         ),
     ),
     "head_changes": st.builds(
-        lambda made, statuses: (
+        lambda made, statuses, known: (
             made[: len(statuses)],
             [(status, 0, 0) for status in statuses[: len(made)]],
+            known,
         ),
         st.lists(
             own.transactions.flatmap(
@@ -142,6 +143,12 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
             max_size=3,
         ),
         st.lists(st.sampled_from([native.APPLIED, native.CONFLICT]), max_size=3),
+        st.dictionaries(
+            group_keys,
+            st.sampled_from(
+                [None, *(b"012345678" + last + bytes(8) for last in (b"7", b"8", b"9"))]
+            ),
+        ),
     ),
 }
 
