@@ -41,7 +41,15 @@ group_keys = st.builds(
     st.sampled_from([b"", b"a", b"b"]),
     st.sampled_from([b"", b"0123456789", b"0123456788"]),
 )
+head_keys = st.sampled_from([b"!sqs|msg|head|" + group for group in (b"", b"a", b"b")])
+filed_keys = st.builds(
+    lambda group, last: native.FAMILY_GROUP + group + b"012345678" + last,
+    st.sampled_from([b"", b"a", b"b"]),
+    st.sampled_from([b"7", b"8", b"9"]),
+)
 group_rows = st.one_of(
+    st.tuples(st.just(native.TOUCH), head_keys, st.just(b"")),
+    st.tuples(st.just(native.FRESH_PUT), filed_keys, st.just(b"")),
     st.tuples(st.integers(native.PUT, native.TOUCH), group_keys, own.blobs),
     st.tuples(st.just(native.DROP), group_keys, group_keys.map(lambda key: key + b"\xff")),
 )
@@ -144,7 +152,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
         ),
         st.lists(st.sampled_from([native.APPLIED, native.CONFLICT]), max_size=3),
         st.dictionaries(
-            group_keys,
+            head_keys,
             st.sampled_from(
                 [None, *(b"012345678" + last + bytes(8) for last in (b"7", b"8", b"9"))]
             ),
