@@ -12,7 +12,7 @@ from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeASCII
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
-from fastnode._keys cimport address
+from fastnode._keys cimport address, store
 
 from hashlib import md5 as _hashlib_md5
 
@@ -24,10 +24,12 @@ from fastnode._core import encode_message as _encode_message
 from fastnode._core import encode_transaction as _encode_transaction
 from fastnode._core import message_id as _message_id
 from fastnode._core import message_id_text as _message_id_text
+from fastnode._keys import dedup_key as _dedup_key
 from fastnode._keys import message_key as _message_key
 from fastnode._keys import text as _text
 
 cdef object _PlannedSend = _ref.PlannedSend
+cdef object _FifoDraft = _ref.FifoDraft
 cdef object _APPLIED = _occ_types.APPLIED
 cdef long _KIND_PUT = _core_types.PUT
 cdef long _KIND_FRESH_PUT = _core_types.FRESH_PUT
@@ -55,6 +57,7 @@ cdef enum:
     SHORT_BODY_BYTES = 1024
     POSITION_BYTES = 10
     TOKEN_BYTES_MAX = 128
+    PLAIN_EXTRAS_BYTES_MAX = 2 * (2 + TOKEN_BYTES_MAX) + 4
 
 # The constants of RFC 1321: floor(2**32 * abs(sin(i + 1))).
 cdef uint32_t[64] _SINES = [
@@ -240,7 +243,47 @@ def encode_text(str text not None):
     return PyBytes_FromStringAndSize(start, size)
 
 
+def plain_draft(
+    bytes dedup_prefix not None,
+    bint is_per_group,
+    str group_id not None,
+    str dedup_id not None,
+    bytes body not None,
+):
+    if not is_id(group_id) or not is_id(dedup_id):
+        return None
+    cdef uint8_t[PLAIN_EXTRAS_BYTES_MAX] extras
+    extras[0] = 0x95
+    cdef uint8_t* at = store_token(extras + 1, group_id)
+    at[0], at[1], at[2] = 0xC0, 0x90, 0xC0
+    at = store_token(at + 3, dedup_id)
+    return _new(
+        _FifoDraft,
+        (
+            0,
+            group_id,
+            _dedup_key(dedup_prefix, group_id if is_per_group else "", dedup_id),
+            PyBytes_FromStringAndSize(<char*>extras, at - extras),
+            body,
+        ),
+    )
+
+
+cdef uint8_t* store_token(uint8_t* at, str token) except NULL:
+    cdef Py_ssize_t size
+    cdef const char* letters = PyUnicode_AsUTF8AndSize(token, &size)
+    if size < 32:
+        at[0] = <uint8_t>(0xA0 | size)
+        return store(at + 1, letters, size)
+    at[0], at[1] = 0xD9, <uint8_t>size
+    return store(at + 2, letters, size)
+
+
 def is_token(str text not None):
+    return is_id(text)
+
+
+cdef bint is_id(str text) except -1:
     cdef Py_ssize_t size, index
     cdef const uint8_t* letters
     # What is no UTF-8 is no ASCII either.

@@ -26,7 +26,14 @@ from fastnode._core_ref import (
     message_id,
     message_id_text,
 )
-from fastnode._keys_ref import FAMILY_DEDUP, FAMILY_GROUP, FAMILY_STATE, message_key, text
+from fastnode._keys_ref import (
+    FAMILY_DEDUP,
+    FAMILY_GROUP,
+    FAMILY_STATE,
+    dedup_key,
+    message_key,
+    text,
+)
 from fastnode._occ_ref import APPLIED
 
 _PUTS: Final = (PUT, FRESH_PUT)
@@ -245,6 +252,26 @@ class FifoDraft(NamedTuple):
     body: bytes
 
 
+def plain_draft(
+    dedup_prefix: bytes, is_per_group: bool, group_id: str, dedup_id: str, body: bytes
+) -> FifoDraft | None:
+    """Of a message with nothing but a body and its ids; None if an id may not be one.
+
+    What a message has besides its body is stored as MessagePack, see `MessageExtras`: of an array
+    of five the first is the group and the last the deduplication id.
+    """
+    if not is_token(group_id) or not is_token(dedup_id):
+        return None
+    key = dedup_key(dedup_prefix, group_id if is_per_group else "", dedup_id)
+    extras = b"\x95" + _packed(group_id) + b"\xc0\x90\xc0" + _packed(dedup_id)
+    return FifoDraft(0, group_id, key, extras, body)
+
+
+def _packed(token: str) -> bytes:
+    size = len(token)
+    return (bytes((0xA0 | size,)) if size < 32 else bytes((0xD9, size))) + token.encode()
+
+
 def plan_fifo_sends(
     request: bytes,
     start_ts: int,
@@ -259,7 +286,7 @@ def plan_fifo_sends(
     planned: list[PlannedSend] = []
     writes: list[tuple[int, bytes, bytes]] = []
     mask = 0
-    for entry, group_id, dedup_key, extras, body in messages:
+    for entry, group_id, dedup_row, extras, body in messages:
         identity = message_id(commit_ts, entry, request)
         digest = hashlib.md5(body, usedforsecurity=False).digest()
         record = encode_message(0, identity, commit_ts >> 16, digest, sender, extras, body)
@@ -267,7 +294,7 @@ def plan_fifo_sends(
         writes.append((FRESH_PUT, keys.data + place, record))
         writes.append((FRESH_PUT, keys.group + group + place, b""))
         writes.append((TOUCH, keys.head + group, b""))
-        writes.append((PUT, dedup_key, identity + place))
+        writes.append((PUT, dedup_row, identity + place))
         position = commit_ts << 16 | entry
         planned.append(PlannedSend(message_id_text(identity), digest.hex(), position, record))
         mask |= 1 << entry

@@ -90,6 +90,7 @@ if COMPILED:
             message_id_text,
             receipt_is_genuine,
             receipt_tag,
+            sequence_number,
             siphash24,
         )
         from fastnode._http import take_request
@@ -119,6 +120,7 @@ if COMPILED:
             encode_text,
             head_changes,
             is_token,
+            plain_draft,
             plan_fifo_sends,
             plan_sends,
             write_landed,
@@ -145,6 +147,7 @@ else:
         message_id_text,
         receipt_is_genuine,
         receipt_tag,
+        sequence_number,
         siphash24,
     )
     from fastnode._http_ref import take_request
@@ -176,6 +179,7 @@ else:
         encode_text,
         head_changes,
         is_token,
+        plain_draft,
         plan_fifo_sends,
         plan_sends,
         write_landed,
@@ -279,6 +283,7 @@ __all__ = [
     "message_key",
     "parse_key",
     "partition_for",
+    "plain_draft",
     "plan_fifo_sends",
     "plan_sends",
     "prefix_end",
@@ -287,6 +292,7 @@ __all__ = [
     "receipt_is_genuine",
     "receipt_tag",
     "scope_prefix",
+    "sequence_number",
     "siphash24",
     "split_message_key",
     "split_queue_segment",

@@ -168,7 +168,7 @@ class _Pending:
             queue.added(self.planned)
         else:
             assert isinstance(queue, FifoQueue)
-            queue.sent((self.draft,), self.planned)
+            queue.sent_one(self.draft, self.planned[0])
             number = f',"SequenceNumber":"{fifo_send.sequence_number(queue, position)}"'
         body = f'{{"MessageId":"{message_id}","MD5OfMessageBody":"{body_md5}"{number}}}'
         self._exchange.reply(200, _HEADERS % self._request_ids().encode(), body.encode())

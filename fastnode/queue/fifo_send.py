@@ -10,7 +10,7 @@ from fastnode.queue.caller import Call
 from fastnode.queue.digest import body_md5, content_deduplication_id
 from fastnode.queue.fifo_live import FifoQueue
 from fastnode.queue.live import LiveQueue
-from fastnode.queue.message_attributes import MessageExtras, encode_extras
+from fastnode.queue.message_attributes import encode_extras
 from fastnode.queue.parts import Send, Sent
 from fastnode.queue.places import at_partition, by_partition, identity_of, in_partitions
 from fastnode.queue.service import Service
@@ -21,9 +21,7 @@ _ID_BYTES: Final = 16
 
 
 def sequence_number(queue: LiveQueue, position: int) -> str:
-    """Rises with the log, is unique in the queue and needs no counter."""
-    partition = queue.partition if queue.partition > 0 else 0
-    return f"{(position >> 16) * 512 + partition * 16 + (position & 0xFFFF):020d}"
+    return native.sequence_number(position, queue.partition)
 
 
 async def store(
@@ -101,7 +99,7 @@ def submit(
     """Plan and submit messages of which none is a duplicate, under stamps just taken."""
     group, commit_ts = queue.group, stamps[1]
     encoded, planned = native.plan_fifo_sends(request, *stamps, queue.send_keys, sender, drafts)
-    latched = tuple([draft[2] for draft in drafts])
+    latched = (drafts[0][2],) if len(drafts) == 1 else tuple([draft[2] for draft in drafts])
     group.latches.hold(latched)
     for key in latched:
         queue.recent.add(key, commit_ts >> 16)
@@ -119,17 +117,15 @@ def plain_draft(
         if not queue.settings.has_content_based_deduplication:
             return None
         deduplication_id = content_deduplication_id(body)
-    elif not native.is_token(deduplication_id):
+    draft = native.plain_draft(
+        queue.messages.dedup, queue.record.dedup_per_group, group_id, deduplication_id, body
+    )
+    if draft is None:
         return None
-    if not native.is_token(group_id):
-        return None
-    scope = group_id if queue.record.dedup_per_group else ""
-    key = native.dedup_key(queue.messages.dedup, scope, deduplication_id)
-    group = queue.group
+    group, key = queue.group, draft[2]
     if group.latches.is_held(key) or (queue.recent.may_have(key) and group.get(key) is not None):
         return None
-    extras = encode_extras(MessageExtras(group_id, deduplication_id=deduplication_id))
-    return FifoDraft(0, group_id, key, extras, body)
+    return draft
 
 
 def _originals(queue: FifoQueue, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:

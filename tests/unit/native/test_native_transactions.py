@@ -150,8 +150,11 @@ def test_writes_that_landed_are_handed_on_by_their_kind(
     )
     landed = [write for lands, writes in drawn if lands for write in writes]
     puts, sums = (native.PUT, native.FRESH_PUT), (native.ADD, native.MAX)
-    plain = [(native.PUT if kind in puts else kind, *rest) for kind, *rest in landed]
-    plain = [write for write in plain if write[0] != native.TOUCH]
+    plain = [
+        (native.PUT if kind in puts else kind, key, value)
+        for kind, key, value in landed
+        if kind != native.TOUCH
+    ]
     assert sorted(handed) == sorted(plain)
     # In the log's order: the sums, what is neither put nor sum, and everything of one key.
     assert [one for one in handed if one[0] in sums] == [one for one in plain if one[0] in sums]

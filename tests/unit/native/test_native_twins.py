@@ -22,6 +22,9 @@ keys = st.builds(
     st.sampled_from([b"", *_keys_ref.SHAPES]),
     st.one_of(st.binary(max_size=40), st.tuples(segments, st.binary(max_size=30)).map(b"".join)),
 )
+tokens = st.one_of(
+    texts, st.text("!a~ \x7f\x00é", max_size=4), st.text("!~", min_size=1, max_size=130)
+)
 handles = st.one_of(
     texts,
     own.receipts.map(lambda made: native.encode_receipt(*made)),
@@ -77,6 +80,9 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     "message_id": st.tuples(numbers, st.integers(-1, 17), sixteens),
     "message_id_text": st.tuples(sixteens),
     "message_id_position": st.tuples(sixteens),
+    "sequence_number": st.tuples(
+        st.tuples(own.u64, own.u16).map(lambda parts: parts[0] << 16 | parts[1]), own.partitions
+    ),
     "receipt_tag": st.tuples(sixteens, numbers, sixteens, numbers),
     "encode_receipt": st.tuples(sixteens, numbers, sixteens, numbers, numbers),
     "decode_receipt": st.tuples(handles),
@@ -119,9 +125,8 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
         texts,
         st.lists(st.tuples(own.blobs, st.binary(max_size=200)), max_size=17),
     ),
-    "is_token": st.tuples(
-        st.one_of(texts, st.text("!a~ \x7f\x00é", max_size=4), st.text("!~", max_size=130))
-    ),
+    "is_token": st.tuples(tokens),
+    "plain_draft": st.tuples(own.blobs, st.booleans(), tokens, tokens, own.blobs),
     "plan_fifo_sends": st.tuples(
         sixteens,
         numbers,
