@@ -104,7 +104,7 @@ def test_a_timer_that_rings_early_makes_no_tick(shell: Shell) -> None:
     shell.loop.ring()
     assert shell.groups.ticks == before
     ((seconds, _),) = shell.loop.timers
-    assert seconds == pytest.approx(0.001)
+    assert seconds == pytest.approx(0.002), "what is missing, and how early the loop may be"
     shell.clock.ns += 1_000_000
     shell.loop.ring()
     assert shell.groups.ticks == before + 1
