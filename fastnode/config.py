@@ -76,8 +76,8 @@ WAITING_READS_MAX: Final = 16_384
 # Waiting for loop turns that add nothing more makes fsync groups larger; four turns bound the added
 # latency.
 GATHER_TURNS_MAX: Final = 4
-# An idle node does little else than tick and answer heartbeats. An election begins 1.05 to 2 s after
-# the last heartbeat; two of them may get lost before that.
+# An idle node does little else than tick and answer heartbeats. An election begins 1.05 to 2 s
+# after the last heartbeat; two of them may get lost before that.
 TICK_SECONDS: Final = 0.15
 ELECTION_TICKS: Final = 7
 HEARTBEAT_TICKS: Final = 3
