@@ -134,7 +134,7 @@ class Connection(asyncio.Protocol):
         return bool(self._pending)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._transport = self._alone = None
+        self._transport = self._alone = self._peer = None
         self._parser.end()
         self._count_held()
         self.has_ended = self._is_over = True
