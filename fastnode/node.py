@@ -8,10 +8,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from fastnode import __version__, config
+from fastnode import __version__
 from fastnode.clock import GroupClock, SystemClock, SystemIdSource, SystemRng
 from fastnode.cluster import part_calls
 from fastnode.cluster.capabilities import DEDUP, HTFIFO, advertised
@@ -21,6 +20,7 @@ from fastnode.cluster.dispatch import Dispatcher
 from fastnode.cluster.leads import Leads
 from fastnode.cluster.link_services import services_of
 from fastnode.cluster.member import Member
+from fastnode.cluster.member_proof import MemberProof
 from fastnode.cluster.member_records import load_records
 from fastnode.cluster.membership import Membership
 from fastnode.cluster.partition_map import parse_partition_map
@@ -71,7 +71,7 @@ class LoopAlarm:
 
 
 class Node:
-    def __init__(self, settings: Settings, data: DataDir) -> None:
+    def __init__(self, settings: Settings, data: DataDir, proof: MemberProof) -> None:
         loop = asyncio.get_running_loop()
         self._settings = settings
         self._data = data
@@ -79,7 +79,7 @@ class Node:
         self.placement = parse_partition_map(settings.partition_map, data.groups)
         self.capabilities = advertised(settings.without_capability)
         self._clock, self._ids = SystemClock(), SystemIdSource()
-        self._secret = read_secret(settings.cluster_secret)
+        self._proof = proof
         self.engines = _open_engines(data)
         self.groups = [
             Group(number, engine, GroupClock(self._clock, self._now_ns), is_sole_voter=False)
@@ -185,7 +185,7 @@ class Node:
         )
         peers = Peers(
             identity,
-            self._secret,
+            self._proof.secret,
             Rules(self.member.refusal_of, self.member.remember),
             on_raft=self.member.on_raft,
             services=services_of(
@@ -196,6 +196,7 @@ class Node:
             rng=SystemRng(self._ids),
             on_up=self.member.link_is_up,
             on_down=self.member.link_is_down,
+            tls=self._proof.tls and self._proof.tls.contexts,
         )
         try:
             host, port = await peers.start(settings.raft.host, settings.raft.port)
@@ -308,7 +309,7 @@ class Node:
         if self._control is None:
             around = Surroundings(
                 self._data,
-                self._secret,
+                self._proof,
                 self._settings.raft.host,
                 lambda: self._now_ns() // 1_000_000,
                 self._room,
@@ -345,23 +346,3 @@ def _open_engines(data: DataDir) -> list[RocksEngine]:
     except EngineError as error:
         raise StartError(f"{error}: restore the data directory from a backup") from error
     return engines
-
-
-def read_secret(path: str) -> bytes:
-    """What members prove to each other that they know; empty if no file is named."""
-    if not path:
-        return b""
-    file = Path(path)
-    try:
-        secret, mode = file.read_bytes().strip(), file.stat().st_mode
-    except OSError as error:
-        reason = f"--cluster-secret {path}: {error.strerror}"
-        raise StartError(f"{reason}: give a readable file") from None
-    if mode & 0o077:
-        raise StartError(f"--cluster-secret {path} can be read by others: chmod 600 {path}")
-    if len(secret) < config.CLUSTER_SECRET_BYTES_MIN:
-        raise StartError(
-            f"--cluster-secret {path} holds {len(secret)} bytes: "
-            f"at least {config.CLUSTER_SECRET_BYTES_MIN}, such as `openssl rand -hex 32`"
-        )
-    return secret

@@ -19,6 +19,7 @@ from fastnode.clock import IdSource, SystemClock, SystemIdSource
 from fastnode.cluster.bridge import as_future
 from fastnode.cluster.capabilities import HTFIFO
 from fastnode.cluster.gate import PartitionGate
+from fastnode.cluster.member_proof import MemberProof, read_proof
 from fastnode.cluster.membership import Operator
 from fastnode.cluster.poller import poll
 from fastnode.datadir import Founding, is_new, open_data_dir
@@ -35,7 +36,7 @@ from fastnode.http.router import Router
 from fastnode.http.server import HttpServer
 from fastnode.http.sigv4 import Verifier
 from fastnode.native import message_id_text
-from fastnode.node import LoopAlarm, Node, read_secret
+from fastnode.node import LoopAlarm, Node
 from fastnode.option_values import Address
 from fastnode.queue.operations import OPERATIONS
 from fastnode.queue.predeclared import declare_queues
@@ -56,9 +57,10 @@ async def serve(settings: Settings, *, on_ready: Callable[[str, str], None]) -> 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     identity = _identity(settings)
-    data = open_data_dir(settings, await _admission(settings))
+    proof = read_proof(settings)
+    data = open_data_dir(settings, await _admission(settings, proof))
     try:
-        node = Node(settings, data)
+        node = Node(settings, data, proof)
         await node.start()
         data.mark_started()
         _calm_garbage_collector()
@@ -68,14 +70,14 @@ async def serve(settings: Settings, *, on_ready: Callable[[str, str], None]) -> 
         data.close()
 
 
-async def _admission(settings: Settings) -> Founding | None:
+async def _admission(settings: Settings, proof: MemberProof) -> Founding | None:
     """A node that joins others asks them before it has a data directory, and only then."""
     if not settings.join or not is_new(settings):
         return None
     # Here and not on top: whoever does not join needs no gRPC.
     from fastnode.cluster.joining import ask_to_join
 
-    return await ask_to_join(settings, read_secret(settings.cluster_secret))
+    return await ask_to_join(settings, proof)
 
 
 async def _run(

@@ -51,6 +51,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     peers: str = ""
     join: str = ""
     cluster_secret: str = ""
+    # All three or none. With them members speak TLS with each other, and only with their like.
+    peer_tls_cert: str = ""
+    peer_tls_key: str = ""
+    peer_tls_ca: str = ""
     # Empty: others reach this node where it listens.
     advertise: str = ""
     groups: int = GROUPS_DEFAULT
@@ -75,10 +79,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def open_to_network(self) -> list[str]:
         """The listeners that anybody in the network may use, or listen to: signatures guard the SQS
-        API only, and what members tell each other is not encrypted.
+        API only, and what members tell each other is encrypted by TLS only.
         """
-        listeners = ["admin", "raft"] if self.credentials else ["listen", "admin", "raft"]
-        return [field for field in listeners if not getattr(self, field).is_loopback]
+        guards = {"listen": self.credentials, "admin": "", "raft": self.peer_tls_cert}
+        open_to_all = [field for field, guard in guards.items() if not guard]
+        return [field for field in open_to_all if not getattr(self, field).is_loopback]
 
     @property
     def advertised_raft(self) -> Address:
@@ -144,6 +149,21 @@ OPTIONS: Final[tuple[Option, ...]] = (
         str,
         parse_optional_path,
         "file with what only members know, at least 16 bytes; members prove it to each other",
+    ),
+    Option(
+        "peer_tls_cert",
+        "FILE",
+        str,
+        parse_optional_path,
+        "PEM certificate that this node shows to other members; they speak TLS then",
+    ),
+    Option("peer_tls_key", "FILE", str, parse_optional_path, "PEM private key of it"),
+    Option(
+        "peer_tls_ca",
+        "FILE",
+        str,
+        parse_optional_path,
+        "PEM certificate of who signs those of members, and of nobody else",
     ),
     Option(
         "advertise",
@@ -212,6 +232,11 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "least important log line to write: debug, info, warning or error",
     ),
 )
+_GUARDS: Final = {
+    "listen": ", or give --credentials",
+    "raft": ", or give --peer-tls-cert and its like",
+}
+_TLS_FIELDS: Final = ("peer_tls_cert", "peer_tls_key", "peer_tls_ca")
 _BY_FIELD: Final = {option.field: option for option in OPTIONS}
 _BY_VARIABLE: Final = {option.variable: option for option in OPTIONS}
 
@@ -247,7 +272,7 @@ def _check_together(settings: Settings) -> None:
             raise UsageError(
                 f"--{field} {getattr(settings, field)} is not loopback and is open to "
                 "whoever reaches it: bind to 127.0.0.1, or add --insecure if the network is yours"
-                + (", or give --credentials" if field == "listen" else "")
+                + _GUARDS.get(field, "")
             )
     listeners = {"listen": settings.listen, "admin": settings.admin, "raft": settings.raft}
     taken: dict[Address, str] = {}
@@ -261,6 +286,10 @@ def _check_together(settings: Settings) -> None:
 
 
 def _check_cluster(settings: Settings) -> None:
+    missing = [_BY_FIELD[field].flag for field in _TLS_FIELDS if not getattr(settings, field)]
+    if 0 < len(missing) < len(_TLS_FIELDS):
+        together = "--peer-tls-cert, --peer-tls-key and --peer-tls-ca are given together or not"
+        raise UsageError(f"{together}: add {' and '.join(missing)}")
     peers = settings.peer_addresses
     if peers and settings.join:
         raise UsageError("--peers begins a cluster and --join enters one: give only one of them")
@@ -271,14 +300,14 @@ def _check_cluster(settings: Settings) -> None:
         )
     if settings.join and settings.raft.port == 0:
         raise UsageError("--join needs a --raft address with a port: the others will look for it")
-    if (peers or settings.join) and not settings.cluster_secret:
+    if (peers or settings.join) and not (settings.cluster_secret or settings.peer_tls_cert):
         joined = [parse_address(settings.join)] if settings.join else []
         members = (settings.raft, *joined, *peers.values())
         public = [address for address in members if not address.is_loopback]
         if public:
             raise UsageError(
                 f"members at {public[0]} must prove who they are: give --cluster-secret a file, "
-                "the same for all"
+                "the same for all, or each of them --peer-tls-cert"
             )
 
 

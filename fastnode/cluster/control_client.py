@@ -29,6 +29,7 @@ from fastnode.cluster.control_pb2 import (
 )
 from fastnode.cluster.control_pb2_grpc import ControlStub
 from fastnode.errors import DeadlineExceeded, OperationError, Overloaded, Unavailable
+from fastnode.peers.tls import PeerTls
 
 SERVICE: Final = f"/{DESCRIPTOR.services_by_name['Control'].full_name}/"
 CALL_SECONDS: Final = 5.0
@@ -62,26 +63,18 @@ class NotAuthenticated(OperationError):
     """The peer does not know us: another secret or cluster, or a clock that is far off."""
 
 
-class Tls(NamedTuple):
-    """PEM texts: this node's certificate and key, and who signed those of its peers. `name` is what
-    a peer's certificate is made out to, if not to the host of its address.
-    """
-
-    certificate: bytes
-    key: bytes
-    authority: bytes
-    name: str = ""
-
-
 class Peer(NamedTuple):
-    """Whom to call. The id is part of the token: nobody else can answer for it."""
+    """Whom to call. The id is part of the token: nobody else can answer for it. `name` is what its
+    certificate is made out to, if not to the host of its address.
+    """
 
     node: int
     control: str
+    name: str = ""
 
 
 class ControlClient:
-    def __init__(self, signer: Signer, tls: Tls | None = None) -> None:
+    def __init__(self, signer: Signer, tls: PeerTls | None = None) -> None:
         self._signer = signer
         self._tls = tls
         self._channels: dict[str, grpc.aio.Channel] = {}
@@ -136,26 +129,26 @@ class ControlClient:
     def _open(self, peer: Peer, method: str, seconds: float) -> Callable[..., Any]:
         """The generated method, with our token and a deadline."""
         token = self._signer.token(peer.node, SERVICE + method)
-        call = getattr(ControlStub(self._channel(peer.control)), method)
+        call = getattr(ControlStub(self._channel(peer)), method)
 
         def start(*request: object) -> Any:
             return call(*request, metadata=((METADATA_NAME, token),), timeout=seconds)
 
         return start
 
-    def _channel(self, control: str) -> grpc.aio.Channel:
-        channel = self._channels.get(control)
+    def _channel(self, peer: Peer) -> grpc.aio.Channel:
+        channel = self._channels.get(peer.control)
         if channel is None:
-            channel = self._channels[control] = _open_channel(control, self._tls)
+            channel = self._channels[peer.control] = _open_channel(peer, self._tls)
         return channel
 
 
-def _open_channel(control: str, tls: Tls | None) -> grpc.aio.Channel:
+def _open_channel(peer: Peer, tls: PeerTls | None) -> grpc.aio.Channel:
     if tls is None:
-        return grpc.aio.insecure_channel(control, options=_CHANNEL_OPTIONS)
+        return grpc.aio.insecure_channel(peer.control, options=_CHANNEL_OPTIONS)
     credentials = grpc.ssl_channel_credentials(tls.authority, tls.key, tls.certificate)
-    name = (("grpc.ssl_target_name_override", tls.name),) if tls.name else ()
-    return grpc.aio.secure_channel(control, credentials, options=(*_CHANNEL_OPTIONS, *name))
+    name = (("grpc.ssl_target_name_override", peer.name),) if peer.name else ()
+    return grpc.aio.secure_channel(peer.control, credentials, options=(*_CHANNEL_OPTIONS, *name))
 
 
 _ERRORS: Final[dict[grpc.StatusCode, type[OperationError]]] = {

@@ -14,6 +14,7 @@ from fastnode.cluster.control_client import ControlClient, Peer
 from fastnode.cluster.control_server import ControlServer
 from fastnode.cluster.courier import CONTROL
 from fastnode.cluster.member import Member
+from fastnode.cluster.member_proof import MemberProof
 from fastnode.cluster.membership import Membership
 from fastnode.cluster.replication import Replication
 from fastnode.cluster.snapshot_staging import SnapshotReceiver
@@ -21,6 +22,7 @@ from fastnode.cluster.snapshot_transfer import Shipment, SnapshotSender
 from fastnode.datadir import DataDir
 from fastnode.errors import Unavailable
 from fastnode.peers.calls import ask
+from fastnode.peers.tls import name_in
 from fastnode.store.snapshot import Snapshot
 
 _ASK_SECONDS: Final = 3.0
@@ -33,7 +35,7 @@ class Surroundings(NamedTuple):
     """
 
     data: DataDir
-    secret: bytes
+    proof: MemberProof
     host: str
     now_ms: Callable[[], int]
     room: Callable[[], int]
@@ -68,7 +70,7 @@ class ControlPlane:
         )
         judge = Judge(self._realm(), around.now_ms)
         self._server = ControlServer(self._membership, self._receiver, judge, self._admits, log)
-        return await self._server.start(around.host, 0)
+        return await self._server.start(around.host, 0, around.proof.tls)
 
     def _admits(self, node: int, method: str) -> bool:
         return method == "Join" or node in self._member.known_nodes() or not self._member.voters
@@ -76,7 +78,7 @@ class ControlPlane:
     def _realm(self) -> Realm:
 
         data = self._around.data
-        return Realm(self._around.secret, bytes.fromhex(data.cluster_id), data.node_id)
+        return Realm(self._around.proof.secret, bytes.fromhex(data.cluster_id), data.node_id)
 
     # --- calls ---------------------------------------------------------------------------------
 
@@ -119,7 +121,7 @@ class ControlPlane:
 
         if self._client is None:
             signer = Signer(self._realm(), self._around.now_ms, self._around.ids)
-            self._client = ControlClient(signer)
+            self._client = ControlClient(signer, self._around.proof.tls)
         return self._client
 
     async def _peer(self, node: int) -> Peer:
@@ -130,4 +132,5 @@ class ControlPlane:
         _, port = await ask(link, CONTROL, b"", _ASK_SECONDS)
         host = link.remote[0]
         number = int.from_bytes(port, "big")
-        return Peer(node, f"[{host}]:{number}" if ":" in host else f"{host}:{number}")
+        control = f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
+        return Peer(node, control, name_in(link.certificate))

@@ -22,7 +22,6 @@ from fastnode.cluster.control_client import (
     SERVICE,
     STREAM_SECONDS,
     TAKE_SNAPSHOT_SECONDS,
-    Tls,
 )
 from fastnode.cluster.control_messages import (
     BadMessage,
@@ -54,6 +53,7 @@ from fastnode.cluster.control_pb2_grpc import ControlServicer, add_ControlServic
 from fastnode.cluster.snapshot_staging import SnapshotReceiver
 from fastnode.cluster.snapshot_transfer import STEP_SECONDS
 from fastnode.errors import DeadlineExceeded, DiskFull, FastnodeError, Overloaded, StartError
+from fastnode.peers.tls import PeerTls
 from fastnode.store.snapshot import SnapshotCorrupt, SnapshotVersion
 
 CALLS_MAX: Final = 64
@@ -117,7 +117,7 @@ class ControlServer:
         self._door = _Door(judge, admits, log)
         self._server: grpc.aio.Server | None = None
 
-    async def start(self, host: str, port: int, tls: Tls | None = None) -> int:
+    async def start(self, host: str, port: int, tls: PeerTls | None = None) -> int:
         """The port: the one asked for, or for 0 any free one."""
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         server = grpc.aio.server(
@@ -139,7 +139,7 @@ class ControlServer:
             self._server = None
 
 
-def _bind(server: grpc.aio.Server, address: str, tls: Tls | None) -> int:
+def _bind(server: grpc.aio.Server, address: str, tls: PeerTls | None) -> int:
     if tls is None:
         return server.add_insecure_port(address)
     credentials = grpc.ssl_server_credentials(

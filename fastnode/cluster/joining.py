@@ -15,12 +15,14 @@ from fastnode.cluster.cluster_auth import Realm, Signer
 from fastnode.cluster.control_api import Addresses, Member
 from fastnode.cluster.control_client import ControlClient, Peer
 from fastnode.cluster.courier import CONTROL
+from fastnode.cluster.member_proof import MemberProof
 from fastnode.datadir import Founding
 from fastnode.errors import OperationError, StartError
 from fastnode.peers.calls import ask
 from fastnode.peers.handshake import JOINING, Identity
 from fastnode.peers.link import Link
 from fastnode.peers.peers import Peers, Rules
+from fastnode.peers.tls import name_in
 from fastnode.settings import Settings
 
 _LINK_SECONDS: Final = 30.0
@@ -29,7 +31,7 @@ _TRIES: Final = 5
 log: Final = logging.getLogger("fastnode")
 
 
-async def ask_to_join(settings: Settings, secret: bytes) -> Founding:
+async def ask_to_join(settings: Settings, proof: MemberProof) -> Founding:
     """`StartError` if nobody answers, or the cluster does not want this node."""
     incarnation = secrets.token_bytes(16)
     clock, ids = SystemClock(), SystemIdSource()
@@ -38,7 +40,7 @@ async def ask_to_join(settings: Settings, secret: bytes) -> Founding:
         Identity(
             node_id=settings.node_id, incarnation=incarnation, roles=JOINING, version=__version__
         ),
-        secret,
+        proof.secret,
         Rules(lambda _peer: None, lambda _node, _incarnation: True),
         on_raft=lambda _node, _packet: None,
         services={},
@@ -46,17 +48,18 @@ async def ask_to_join(settings: Settings, secret: bytes) -> Founding:
         ids=ids,
         rng=SystemRng(ids),
         on_up=lambda link: None if linked.done() else linked.set_result(link),
+        tls=proof.tls and proof.tls.contexts,
     )
     await peers.start("127.0.0.1", 0)
     peers.set_seeds([settings.join])
     try:
         async with asyncio.timeout(_LINK_SECONDS):
             link = await linked
-        return await _join(settings, secret, link, incarnation)
+        return await _join(settings, proof, link, incarnation)
     except TimeoutError:
         raise StartError(
             f"--join {settings.join}: no answer in {_LINK_SECONDS:.0f} s; is it the --raft address "
-            "of a running member, and is --cluster-secret the same?"
+            "of a running member, and are its secret and its signer this node's too?"
         ) from None
     except OperationError as error:
         raise StartError(f"--join {settings.join}: {error}") from error
@@ -64,19 +67,19 @@ async def ask_to_join(settings: Settings, secret: bytes) -> Founding:
         await peers.close()
 
 
-async def _join(settings: Settings, secret: bytes, link: Link, incarnation: bytes) -> Founding:
-
+async def _join(settings: Settings, proof: MemberProof, link: Link, incarnation: bytes) -> Founding:
     _, port = await ask(link, CONTROL, b"", _ASK_SECONDS)
     host, _, _ = settings.join.rpartition(":")
-    peer = Peer(link.peer.node_id, f"{host}:{int.from_bytes(port, 'big')}")
+    control = f"{host}:{int.from_bytes(port, 'big')}"
+    peer = Peer(link.peer.node_id, control, name_in(link.certificate))
     clock, ids = SystemClock(), SystemIdSource()
-    realm = Realm(secret, bytes.fromhex(link.peer.cluster_id), settings.node_id)
+    realm = Realm(proof.secret, bytes.fromhex(link.peer.cluster_id), settings.node_id)
 
     def now_ms() -> int:
         """By the clock of the member that is asked, if ours is wrong."""
         return (clock.wall_ns() + (link.clock_offset_ns or 0)) // 1_000_000
 
-    client = ControlClient(Signer(realm, now_ms, ids))
+    client = ControlClient(Signer(realm, now_ms, ids), proof.tls)
     member = Member(settings.node_id, incarnation, Addresses(str(settings.advertised_raft)))
     try:
         joined = await client.join(peer, member)

@@ -17,7 +17,7 @@ from fastnode.config import (
     PEER_PING_SECONDS,
     PEER_SILENT_SECONDS,
 )
-from fastnode.peers.greeting import Greeting, OnEnd
+from fastnode.peers.greeting import Greeting, OnEnd, TlsFailed
 from fastnode.peers.handshake import Reason, Refused
 
 _JITTER_STEPS: Final = 1024
@@ -107,6 +107,7 @@ class Dialer:
             greeting = self._host.greet(self._expected, host, on_end)
             async with asyncio.timeout(self._host.timing.handshake_seconds):
                 await loop.create_connection(partial(_same, greeting), host, port)
+            greeting.secure()
             return await ended
         # ValueError: an address that is none, or a name that no host can have.
         except (OSError, ValueError) as error:
@@ -135,6 +136,8 @@ class Dialer:
             kind = problem.reason, problem.by_peer
         elif isinstance(problem, OSError):
             kind = type(problem), problem.errno
+        elif isinstance(problem, TlsFailed):
+            kind = str(problem)
         if kind in self._logged or len(self._logged) >= _KINDS_LOGGED_MAX:
             return
         self._logged.add(kind)

@@ -14,10 +14,16 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, cast
 
 from fastnode.config import PEER_FRAME_BYTES_MAX, PEER_HANDSHAKE_BYTES_MAX
+from fastnode.errors import FastnodeError
 from fastnode.peers.frames import ProtocolError, Splitter
 from fastnode.peers.handshake import Handshake, Reason, Refused
 
 _SHUTDOWN_SECONDS: Final = 1.0
+_CLOSED: Final = "the connection was closed during the handshake"
+# How a hello of TLS begins, whatever the version.
+_TLS_HELLO: Final = b"\x16\x03"
+_PEER_HAS_TLS: Final = "the peer speaks TLS and this node does not: give both --peer-tls-cert"
+_NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_MESSAGE"})
 
 
 class Tls(NamedTuple):
@@ -25,6 +31,10 @@ class Tls(NamedTuple):
 
     context: ssl.SSLContext
     server_name: str | None = None
+
+
+class TlsFailed(FastnodeError):
+    """No TLS with the other side: what is wrong, as this side sees it."""
 
 
 OnEnd = Callable[["Greeting", Exception | None], None]
@@ -71,16 +81,25 @@ class Greeting(asyncio.Protocol):
             return
         if self._tls is not None:
             self.transport.pause_reading()
-            self._securing = loop.create_task(self._secure(self._tls))
+            if not self.is_dialer:
+                self.secure()
         elif self._has_secret or _is_loopback(transport):
             self._send(self.handshake.begin())
         else:
             self._refuse(Refused(Reason.NO_SECRET, ""))
 
+    def secure(self) -> None:
+        """Begin with TLS, where there is any. Whoever dials does it when it has the connection: a
+        dial that is given up before closes it in a way that no check here would see.
+        """
+        if self._tls is not None and not self._is_over:
+            self._securing = asyncio.get_running_loop().create_task(self._secure(self._tls))
+
     def data_received(self, data: bytes) -> None:
         if self._tls is not None and not self._is_secured:
-            # TLS may deliver before our task learns that it is there; an answer now would leave
-            # by the bare connection.
+            # Before TLS has begun, because uvloop reads although it was told to pause when the
+            # connection was made; or from TLS before our task learns that it is there, and an
+            # answer now would leave by the bare connection.
             self._early.append(data)
         else:
             self._take(data)
@@ -102,13 +121,14 @@ class Greeting(asyncio.Protocol):
             self._refuse(refused)
         except ProtocolError as error:
             self.transport.abort()
-            self._end(error)
+            self._end(TlsFailed(_PEER_HAS_TLS) if data.startswith(_TLS_HELLO) else error)
 
     def connection_lost(self, error: Exception | None) -> None:
-        why = "the connection was closed during the handshake"
         if self._tls is not None:
-            why += "; does the peer accept this node's certificate?"
-        self._end(error or ConnectionError(why))
+            self._end(_tls_problem(error or ConnectionError(_CLOSED)))
+        else:
+            hint = "; does the peer speak TLS?" if self.is_dialer else ""
+            self._end(error or ConnectionError(_CLOSED + hint))
 
     def abort(self, why: str) -> None:
         """Give up at once, unless it has not begun or is over."""
@@ -141,6 +161,10 @@ class Greeting(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         if self.transport.is_closing():
             return
+        if self._early:
+            # Runs when `start_tls` has put its protocol in place, and before it begins.
+            loop.call_soon(_feed, self.transport, b"".join(self._early))
+            self._early.clear()
         try:
             secured = await loop.start_tls(
                 self.transport,
@@ -154,7 +178,7 @@ class Greeting(asyncio.Protocol):
         except OSError as error:
             if not self.transport.is_closing():
                 self.transport.abort()
-            self._end(error)
+            self._end(_tls_problem(error))
             return
         assert secured is not None
         self.transport = secured
@@ -173,6 +197,32 @@ class Greeting(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._on_end(self, problem)
+
+
+def _feed(transport: asyncio.Transport, data: bytes) -> None:
+    protocol = cast(asyncio.BufferedProtocol, transport.get_protocol())
+    while data:
+        buffer = cast(memoryview, protocol.get_buffer(len(data)))
+        size = min(len(buffer), len(data))
+        buffer[:size] = data[:size]
+        protocol.buffer_updated(size)
+        data = data[size:]
+
+
+def _tls_problem(error: Exception) -> Exception:
+    """Neither side tells the other why it closes; whoever closed has the reason in its log."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return TlsFailed(f"the certificate of the peer is not accepted: {error.verify_message}")
+    if isinstance(error, ConnectionError):
+        return TlsFailed(f"{_CLOSED}; does the peer speak TLS and accept this node's certificate?")
+    reason = error.reason if isinstance(error, ssl.SSLError) else ""
+    if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
+        return TlsFailed("the peer shows no certificate")
+    if reason in _NO_TLS:
+        return TlsFailed(
+            "the peer does not speak TLS and this node does: give both --peer-tls-cert"
+        )
+    return error
 
 
 def _is_loopback(transport: asyncio.BaseTransport) -> bool:

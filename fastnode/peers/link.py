@@ -64,8 +64,8 @@ class Host(Protocol):
 
 
 class Link(asyncio.Protocol):
-    """`peer` is who the handshake proved; `is_lost` is final; `closed` is set when the socket is
-    gone too.
+    """`peer` is who the handshake proved, `certificate` what it showed under TLS. `is_lost` is
+    final; `closed` is set when the socket is gone too.
     """
 
     def __init__(
@@ -80,6 +80,7 @@ class Link(asyncio.Protocol):
         self.peer: Final = peer
         self.dialer_id: Final = dialer_id
         self.remote: Final = transport.get_extra_info("peername")
+        self.certificate: Final = transport.get_extra_info("peercert")
         self.is_lost = False
         self.closed: Final = asyncio.Event()
         self._host = host

@@ -20,7 +20,7 @@ from fastnode.config import PEER_CLOSE_SECONDS, PEER_HANDSHAKES_MAX
 from fastnode.errors import StartError
 from fastnode.peers.calls import Handler
 from fastnode.peers.dialer import Dialer, Timing
-from fastnode.peers.greeting import Greeting, OnEnd, Tls
+from fastnode.peers.greeting import Greeting, OnEnd, Tls, TlsFailed
 from fastnode.peers.handshake import NONCE_BYTES, Handshake, Identity, Reason, Refused
 from fastnode.peers.link import Counts, Link
 
@@ -270,6 +270,8 @@ class Peers:
         if isinstance(problem, Refused):
             what = "refused by a peer" if problem.by_peer else "refused a peer"
             kind = problem.reason
+        elif isinstance(problem, TlsFailed):
+            kind = str(problem)
         key = greeting.remote[0] if greeting.remote else "", kind
         now = self._loop.time()
         if kind is Reason.ALREADY_LINKED:

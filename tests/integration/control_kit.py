@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-import shutil
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,10 +21,11 @@ from fastnode.cluster.control_api import (
     Refused,
     SnapshotTaken,
 )
-from fastnode.cluster.control_client import ControlClient, Peer, Tls
+from fastnode.cluster.control_client import ControlClient, Peer
 from fastnode.cluster.control_server import ControlServer
 from fastnode.cluster.snapshot_staging import Received, SnapshotReceiver
 from fastnode.errors import Unavailable
+from fastnode.peers.tls import PeerTls
 
 T = TypeVar("T")
 SECRET, CLUSTER = b"a secret of the cluster", b"c" * 16
@@ -51,7 +50,7 @@ def realm(node: int, **other: Any) -> Realm:
     return Realm(SECRET, CLUSTER, node)._replace(**other)
 
 
-def client(node: int = CLIENT_NODE, tls: Tls | None = None, **other: Any) -> ControlClient:
+def client(node: int = CLIENT_NODE, tls: PeerTls | None = None, **other: Any) -> ControlClient:
     return ControlClient(Signer(realm(node, **other), now_ms, SystemIdSource()), tls)
 
 
@@ -121,7 +120,7 @@ class Serving:
 @asynccontextmanager
 async def serving(
     snapshots: SnapshotReceiver | None = None,
-    tls: Tls | None = None,
+    tls: PeerTls | None = None,
     admits: Callable[[int, str], bool] = lambda node, method: True,
     port: int = 0,
 ) -> AsyncIterator[Serving]:
@@ -178,30 +177,3 @@ class Proxy:
         except OSError:
             pass
         return False
-
-
-def make_certificates(base: Path) -> tuple[Tls, Tls]:
-    """A node's own certificate, and one that somebody else has signed."""
-    return _certificate(base / "ours"), _certificate(base / "theirs")
-
-
-def _certificate(base: Path) -> Tls:
-    openssl = shutil.which("openssl")
-    assert openssl is not None, "install openssl"
-    base.mkdir()
-
-    def call(*arguments: str) -> None:
-        subprocess.run([openssl, *arguments], cwd=base, check=True, capture_output=True)
-
-    new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    call("req", "-x509", *new, "-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=authority")
-    call("req", *new, "-keyout", "node.key", "-out", "node.csr", "-subj", "/CN=node")
-    (base / "san").write_text("subjectAltName=IP:127.0.0.1\n")
-    call(
-        *("x509", "-req", "-in", "node.csr", "-CA", "ca.crt", "-CAkey", "ca.key"),
-        *("-CAcreateserial", "-days", "2", "-out", "node.crt", "-extfile", "san"),
-    )
-    certificate, key, authority = (
-        (base / name).read_bytes() for name in ("node.crt", "node.key", "ca.crt")
-    )
-    return Tls(certificate, key, authority)

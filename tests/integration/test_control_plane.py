@@ -15,13 +15,13 @@ from fastnode.cluster.control_client import MESSAGE_BYTES_MAX, SERVICE, NotAuthe
 from fastnode.cluster.control_pb2 import StatusRequest
 from fastnode.cluster.control_pb2_grpc import ControlStub
 from fastnode.errors import DeadlineExceeded, OperationError, StartError, Unavailable
+from tests.certificates import make_ours_and_theirs
 from tests.integration.control_kit import (
     CLIENT_NODE,
     CLUSTER,
     GROUPS,
     SERVER_NODE,
     client,
-    make_certificates,
     run,
     serving,
 )
@@ -248,7 +248,7 @@ def test_an_address_in_use_is_a_clear_refusal_to_start() -> None:
 
 
 def test_tls_wants_a_certificate_of_the_same_authority(tmp_path: Path) -> None:
-    ours, theirs = make_certificates(tmp_path)
+    ours, theirs = make_ours_and_theirs(tmp_path)
 
     async def scenario() -> None:
         async with serving(tls=ours) as node:
