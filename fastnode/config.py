@@ -104,6 +104,8 @@ BALANCE_SECONDS: Final = 2.0
 TEND_SECONDS: Final = 0.5
 # A member that comes back is given leads when it could be reached at so many looks in a row.
 BALANCE_STEADY_LOOKS: Final = 3
+# So long a lead stays where an operator has put it.
+TRANSFER_HOLD_SECONDS: Final = 600.0
 # A lead is not handed to a member that lacks more of the log.
 TRANSFER_ENTRIES_BEHIND_MAX: Final = 1_000
 CLUSTER_SECRET_BYTES_MIN: Final = 16

@@ -114,8 +114,11 @@ def _remove(given: argparse.Namespace) -> str:
 def _transfer(given: argparse.Namespace) -> str:
     moved = json.loads(_ask(given, "POST", "/transfer", _which(given) | {"to": given.to}))
     groups = ", ".join(map(str, moved["groups"]))
+    led = f"groups {groups} too" if groups else "what it led before"
+    minutes = round(moved["held_seconds"] / 60)
     return (
-        f"node {given.to} now leads {f'groups {groups} too' if groups else 'what it led before'}\n"
+        f"node {given.to} now leads {led}; it keeps that for {minutes} minutes, unless it stops"
+        " or leads are transferred again\n"
     )
 
 

@@ -45,6 +45,8 @@ def _serve(settings: Settings) -> None:
 
     from fastnode.serve import serve
 
+    # gRPC would write a line in a form of its own whenever a stranger connects.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     uvloop.run(serve(settings, on_ready=announce))
     # It has stopped and ends in a moment: whoever asks once more is not to make a failure of it.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -2,7 +2,8 @@
 
 Each group has a preferred leader, the same in the eyes of all members, so that nobody argues. A
 leader hands its group on only to a member that it has heard of for a while and that has all of its
-log, and never two groups at once: leads come to rest.
+log, and never two groups at once: leads come to rest. What an operator has put somewhere stays
+there for a while: whoever got it remembers that, until it ends.
 """
 
 import asyncio
@@ -44,6 +45,8 @@ class Leads:
         self._members = members
         # How many looks in a row a member could be reached.
         self._steady: dict[int, int] = {}
+        # Of groups that stay here: until when, by the loop's time.
+        self._held: dict[int, float] = {}
         self._is_stopping = False
 
     async def balance(self) -> None:
@@ -54,6 +57,11 @@ class Leads:
             for group in self._groups:
                 if group.is_ready and self._begin_transfer(group):
                     break
+
+    def hold(self, group: Group) -> None:
+        """An operator wants this node to lead it: it is not handed on to balance leads."""
+        now = asyncio.get_running_loop().time()
+        self._held[group.number] = now + config.TRANSFER_HOLD_SECONDS
 
     async def give_away(self, number: int) -> None:
         """Begin to hand a group on to any member that can take it; `OperationError` if none can."""
@@ -99,6 +107,8 @@ class Leads:
         wanted = preferred_leader(group.number, self._members.voters)
         if wanted == self._node_id or self._steady.get(wanted, 0) < config.BALANCE_STEADY_LOOKS:
             return False
+        if self._held.get(group.number, 0.0) > asyncio.get_running_loop().time():
+            return False
         if self._is_stopping or self._ablest(group, [wanted]) != wanted:
             return False
         log.info("handing on a lead", extra={"group": group.number, "to": wanted})
@@ -107,6 +117,7 @@ class Leads:
 
     def transfer(self, group: Group, target: int) -> None:
         """Begin to hand the lead to another member; it may come to nothing."""
+        self._held.pop(group.number, None)
         group.reads.begin_transfer()
         self._raft.transfer_leader(group.number, target)
 

@@ -40,12 +40,13 @@ from fastnode.cluster.member_records import (
 from fastnode.datadir import DataDir
 from fastnode.errors import Busy, NotLed, OperationError, Unavailable
 from fastnode.flow import start
-from fastnode.peers.calls import IncomingCall
+from fastnode.peers.calls import IncomingCall, ask
 from fastnode.raft.groups import MemberChange
 from fastnode.store.group import Group
 
 _RETRY_SECONDS: Final = 0.05
 _CHANGE_SECONDS: Final = 15.0
+_HOLD_SECONDS: Final = 3.0
 _LEARNER_ENTRIES_BEHIND_MAX: Final = 100
 log: Final = logging.getLogger("fastnode.cluster")
 
@@ -67,9 +68,9 @@ class Operator:
 
 
 class Step(msgspec.Struct, frozen=True, array_like=True):
-    """Something to be done where a group is led."""
+    """Something to be done where a group is led; a hold where it will be led."""
 
-    kind: Literal["add-learner", "remove", "record", "transfer"]
+    kind: Literal["add-learner", "remove", "record", "transfer", "hold"]
     group: int
     node: int
     record: bytes = b""
@@ -148,14 +149,31 @@ class Membership:
         await self.transfer_some(group, to)
 
     async def transfer_some(self, group: int | None, to: int) -> list[int]:
-        """The groups that `to` leads now and did not lead before."""
+        """The groups that `to` leads now and did not lead before. It keeps all that were asked for,
+        for a while.
+        """
         if to not in self._member.voters:
             raise Refused(f"node {to} is no voter")
         chosen = self._groups if group is None else [self._group(group)]
         moved = [one for one in chosen if one.leader != to]
-        for one in moved:
+        for one in chosen:
+            # First, or the new leader might hand it on before it knows.
+            await self._hold(one, to)
             await self._until(one, Step("transfer", one.number, to), self._is_led(to, one))
         return [one.number for one in moved]
+
+    async def _hold(self, group: Group, node: int) -> None:
+        """Let a node know that it shall keep the lead."""
+        if node == self._data.node_id:
+            self._leads.hold(group)
+            return
+        link = self._member.link_to(node)
+        if link is None:
+            raise Unavailable(f"node {node} cannot be reached from here")
+        step = _encode(Step("hold", group.number, node))
+        status, payload = await ask(link, MEMBERS, step, _HOLD_SECONDS)
+        if status != DONE:
+            raise decode_error(status, payload)
 
     async def snapshot(self, group: int | None) -> list[SnapshotTaken]:
         chosen = self._groups if group is None else [self._group(group)]
@@ -242,6 +260,9 @@ class Membership:
 
     async def _perform(self, step: Step) -> None:
         group = self._groups[step.group]
+        if step.kind == "hold":
+            self._leads.hold(group)
+            return
         if not group.is_ready:
             raise NotLed("another node leads the group")
         if step.kind == "record":

@@ -21,6 +21,7 @@ from fastnode.cluster.control_api import (
     verdict,
 )
 from fastnode.cluster.control_messages import BadMessage, checked_address, checked_node
+from fastnode.config import TRANSFER_HOLD_SECONDS
 from fastnode.errors import OperationError, Unavailable
 from fastnode.flow import Suspension
 from fastnode.http.admin_api import Answer, Refusal, wrong_method
@@ -131,7 +132,8 @@ class AdminCluster:
         group, to = body.chosen(), _checked(checked_node, body.to)
 
         async def transfer() -> dict[str, object]:
-            return {"to": to, "groups": await self._cluster.transfer(group, to)}
+            moved = await self._cluster.transfer(group, to)
+            return {"to": to, "groups": moved, "held_seconds": round(TRANSFER_HOLD_SECONDS)}
 
         return transfer()
 

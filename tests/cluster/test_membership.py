@@ -1,11 +1,13 @@
 """A cluster that grows from one node to three, replaces a dead one and shrinks, under load."""
 
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from fastnode import config
 from tests.cluster.harness import (
     Cluster,
     Member,
@@ -88,6 +90,29 @@ def test_whoever_joins_opens_the_gates_again_and_whoever_was_removed_holds_nothi
 
 def are_open(cluster: Cluster) -> bool:
     return all(member.gates() == {1} for member in cluster.members.values())
+
+
+def transfer(cluster: Cluster, to: int, *flags: str) -> None:
+    """By the operator's command, given to node 1."""
+    admin = cluster.network.place(1).admin
+    ended = run_command("cluster", "transfer", "--to", str(to), *flags, "--admin", admin)
+    assert ended.returncode == 0, ended.stderr
+    assert "keeps that for 10 minutes" in ended.stdout
+
+
+def test_leads_stay_where_an_operator_puts_them(tmp_path: Path) -> None:
+    """Whoever is asked, and whoever led before; as long as a test can wait."""
+    with static_cluster(tmp_path, Loopback()) as cluster:
+        for to, flags in ((2, ()), (1, ()), (3, ("--group", "0"))):
+            transfer(cluster, to, *flags)
+        for _ in range(2 * config.BALANCE_STEADY_LOOKS):
+            time.sleep(config.BALANCE_SECONDS)
+            assert cluster.await_leaders() == [3, 1, 1, 1]
+        # Whoever stops hands its leads on, and gets no more than its share when it comes back.
+        assert cluster.members[1].stop() == 0
+        cluster.members[1].start()
+        balanced = tolerant(lambda: cluster.leaders() == [3, 2, 3, 1])
+        eventually("leads are balanced, but for the one that is held", balanced)
 
 
 @pytest.mark.timeout(200)

@@ -126,14 +126,14 @@ def test_status_for_scripts(node: Asked, capsys: pytest.CaptureFixture[str]) -> 
         (
             ["transfer", "--to", "2"],
             ("POST", "/api/v1/cluster/transfer", {"all": True, "to": 2}),
-            {"to": 2, "groups": [0, 3]},
-            "node 2 now leads groups 0, 3 too",
+            {"to": 2, "groups": [0, 3], "held_seconds": 600},
+            "node 2 now leads groups 0, 3 too; it keeps that for 10 minutes, unless",
         ),
         (
             ["transfer", "--to", "2", "--group", "3"],
             ("POST", "/api/v1/cluster/transfer", {"group": 3, "to": 2}),
-            {"to": 2, "groups": []},
-            "node 2 now leads what it led before",
+            {"to": 2, "groups": [], "held_seconds": 600},
+            "node 2 now leads what it led before; it keeps that for 10 minutes, unless",
         ),
         (
             ["snapshot"],

@@ -1,5 +1,7 @@
 """Settings of a cluster: its members, whom to join, what has to be secret."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -119,6 +121,54 @@ def test_members_beyond_loopback_need_consent() -> None:
     message = refusal({"peers": "1=10.0.0.1:7,2=10.0.0.2:7"} | secret)
     assert message.startswith("--raft 10.0.0.1:7 is not loopback")
     assert "--credentials" not in message
+
+
+TLS = {"peer_tls_cert": "c", "peer_tls_key": "k", "peer_tls_ca": "a"}
+
+
+@pytest.mark.parametrize("source", ["flags", "environment", "file"])
+def test_certificates_come_from_every_source(source: str, tmp_path: Path) -> None:
+    file = tmp_path / "fastnode.toml"
+    file.write_text("".join(f'{key} = "{value}"\n' for key, value in TLS.items()))
+    variables = {f"FASTNODE_{key.upper()}": value for key, value in TLS.items()}
+    loaded = {
+        "flags": lambda: load_settings(TLS, {}),
+        "environment": lambda: load_settings({}, variables),
+        "file": lambda: load_settings({}, {}, config=str(file)),
+    }[source]()
+    assert (loaded.peer_tls_cert, loaded.peer_tls_key, loaded.peer_tls_ca) == ("c", "k", "a")
+
+
+@pytest.mark.parametrize("given", sorted(TLS))
+def test_certificate_key_and_signer_are_given_together(given: str) -> None:
+    flags = ["--" + field.replace("_", "-") for field in TLS if field != given]
+    together = "--peer-tls-cert, --peer-tls-key and --peer-tls-ca are given together or not"
+    assert refusal({given: "file"}) == f"{together}: add {' and '.join(flags)}"
+    all_but_one = {field: value for field, value in TLS.items() if field != given}
+    assert refusal(all_but_one).endswith(f": add --{given.replace('_', '-')}")
+
+
+@pytest.mark.parametrize("field", sorted(TLS))
+def test_certificates_are_paths(field: str) -> None:
+    assert "must be the path of a file" in refusal(TLS | {field: "\0"})
+
+
+def test_members_with_certificates_need_neither_a_secret_nor_consent() -> None:
+    loaded = load_settings({"peers": "1=10.0.0.1:7,2=node2:7"} | TLS, {})
+    assert loaded.open_to_network == [] and not loaded.insecure
+    assert load_settings({"join": "10.0.0.1:8", "raft": "0.0.0.0:7"} | TLS, {}).join
+
+
+@pytest.mark.parametrize("field", ["listen", "admin"])
+def test_certificates_of_members_guard_no_other_listener(field: str) -> None:
+    message = refusal({field: "0.0.0.0:7"} | TLS)
+    assert message.startswith(f"--{field} 0.0.0.0:7 is not loopback")
+    assert "--peer-tls-cert" not in message
+
+
+def test_consent_or_certificates_are_proposed() -> None:
+    message = refusal({"raft": "0.0.0.0:7"})
+    assert "add --insecure if the network is yours, or give --peer-tls-cert" in message
 
 
 def test_the_secret_is_a_path() -> None:

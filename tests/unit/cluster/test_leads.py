@@ -103,6 +103,43 @@ def test_a_member_that_lacks_much_of_the_log_gets_no_lead(
     assert {to for _, to in cluster.transfers} == {3}
 
 
+def held(cluster: Cluster, number: int) -> None:
+    async def hold() -> None:
+        cluster.leads.hold(cluster.groups[number])
+
+    asyncio.run(hold())
+
+
+def test_a_lead_that_an_operator_has_put_here_stays_while_others_are_balanced(
+    cluster: Cluster,
+) -> None:
+    held(cluster, 1)
+    cluster.balance(30)
+    assert sorted(number for number, _ in cluster.transfers) == [2, 4, 5]
+
+
+def test_a_lead_is_held_for_a_time_only(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "TRANSFER_HOLD_SECONDS", 0.0)
+    held(cluster, 1)
+    cluster.balance(30)
+    assert 1 in [number for number, _ in cluster.transfers]
+
+
+def test_a_lead_that_is_put_elsewhere_is_held_here_no_more(cluster: Cluster) -> None:
+    held(cluster, 1)
+    cluster.does_transfer = False
+    cluster.leads.transfer(cluster.groups[1], 3)
+    cluster.transfers.clear()
+    cluster.balance(config.BALANCE_STEADY_LOOKS)
+    assert cluster.transfers == [(1, 2)]
+
+
+def test_a_node_that_stops_holds_nothing(cluster: Cluster) -> None:
+    held(cluster, 1)
+    asyncio.run(cluster.leads.give_all_away(5.0))
+    assert 1 in [number for number, _ in cluster.transfers]
+
+
 def test_a_lead_is_given_to_whoever_has_most_of_the_log(cluster: Cluster) -> None:
     cluster.match = {2: 98, 3: 99}
     asyncio.run(cluster.leads.give_away(4))

@@ -125,11 +125,11 @@ def test_status_with_a_verdict(setup: Setup) -> None:
         ("DELETE", "/members/4", None, ("remove", 4), {"node": 4}),
         (
             *("POST", "/transfer", {"group": 0, "to": 2}),
-            *(("transfer", 0, 2), {"to": 2, "groups": [1, 2]}),
+            *(("transfer", 0, 2), {"to": 2, "groups": [1, 2], "held_seconds": 600}),
         ),
         (
             *("POST", "/transfer", {"all": True, "to": 2}),
-            *(("transfer", None, 2), {"to": 2, "groups": [1, 2]}),
+            *(("transfer", None, 2), {"to": 2, "groups": [1, 2], "held_seconds": 600}),
         ),
         (
             *("POST", "/snapshot", {"group": 3}, ("snapshot", 3)),
