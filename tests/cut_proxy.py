@@ -79,6 +79,8 @@ class CutProxy:
         self.exchanges: list[Exchange] = []
         self.lost = 0
         self._targets = targets
+        self._idle = threading.Condition()
+        self._under_way = 0
         self._turns = itertools.count()
         self._server = _Server(self)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -99,6 +101,12 @@ class CutProxy:
         self._server.server_close()
         self.check()
 
+    def await_idle(self) -> None:
+        """No node is at work on a request any more, those included that their clients gave up."""
+        with self._idle:
+            is_idle = self._idle.wait_for(lambda: self._under_way == 0, 2 * ANSWER_SECONDS)
+        assert is_idle, "a node does not answer"
+
     def check(self) -> None:
         """What `loses` raised was raised in a thread that nobody waits for."""
         if self._server.failures:
@@ -107,6 +115,19 @@ class CutProxy:
     def pass_on(self, handler: BaseHTTPRequestHandler) -> Answer | None:
         """The answer for the client; None when it is lost, or when there is none."""
         body = handler.rfile.read(int(handler.headers.get("Content-Length", "0")))
+        self._count(1)
+        try:
+            answer = self._exchange(handler, body)
+        finally:
+            self._count(-1)
+        return None if answer is None or self._is_lost(handler, answer) else answer
+
+    def _count(self, change: int) -> None:
+        with self._idle:
+            self._under_way += change
+            self._idle.notify_all()
+
+    def _exchange(self, handler: BaseHTTPRequestHandler, body: bytes) -> Answer | None:
         targets = self._targets()
         target = urlsplit(targets[next(self._turns) % len(targets)])
         assert target.hostname is not None
@@ -114,12 +135,11 @@ class CutProxy:
         try:
             onward.request("POST", handler.path, body, dict(handler.headers.items()))
             response = onward.getresponse()
-            answer = response.status, response.headers, response.read()
+            return response.status, response.headers, response.read()
         except (OSError, http.client.HTTPException):
             return None
         finally:
             onward.close()
-        return None if self._is_lost(handler, answer) else answer
 
     def _is_lost(self, handler: BaseHTTPRequestHandler, answer: Answer) -> bool:
         action = handler.headers.get("X-Amz-Target", "").rpartition(".")[2]

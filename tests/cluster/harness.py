@@ -315,15 +315,17 @@ def static_cluster(
     *flags: str,
     count: int = 3,
     directories: Mapping[int, Path] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Cluster]:
     """Nodes 1 to `count` that know each other by `--peers`, started and ready. Their directories
-    are new ones, but for those that are given.
+    are new ones, but for those that are given; all have the variables that are given.
     """
     with contextlib.closing(network), Cluster(directory, network, *flags) as cluster:
         peers = peers_flag(network, range(1, count + 1))
         for number in range(1, count + 1):
             chosen = (directories or {}).get(number)
-            cluster.add(number, "--peers", peers, directory=chosen)
+            member = cluster.add(number, "--peers", peers, directory=chosen)
+            member.more_environment = dict(environment or {})
         cluster.start()
         cluster.await_ready()
         cluster.await_leaders()
