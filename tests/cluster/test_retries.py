@@ -16,7 +16,7 @@ import pytest
 
 from tests.cluster.batch_senders import Senders, Stored, Told, duplicates, judge
 from tests.cluster.client import Client
-from tests.cluster.harness import Cluster, Member, static_cluster
+from tests.cluster.harness import Cluster, Member, eventually, static_cluster, tolerant
 from tests.cluster.network import Proxied
 from tests.cluster.replicas import verify_replicas
 from tests.cluster.workload import ATTRIBUTES, url_of
@@ -43,7 +43,13 @@ pytestmark = pytest.mark.timeout(180 + 2 * RUN_SECONDS)
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
     """With the variables that the test chooses."""
     environment = getattr(request, "param", {})
+    expected = {int(environment.get(name, "1")) for name in NO_GATES}
     with static_cluster(tmp_path, Proxied(3, seed=8), environment=environment) as started:
+        members = started.members.values()
+        eventually(
+            "the gates are as configured",
+            tolerant(lambda: all(member.gates() == expected for member in members)),
+        )
         yield started
 
 
