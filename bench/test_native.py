@@ -102,15 +102,15 @@ CASES = {
     "plan_sends": Case(
         4.0,
         (
-            *(REQUEST, TIMESTAMP, TIMESTAMP, READS[0], KEY, PREFIX, "AIDAEXAMPLE"),
-            [(b"", b"x" * 200)],
+            *(REQUEST, TIMESTAMP, TIMESTAMP, 0, READS[0], KEY, PREFIX, "AIDAEXAMPLE"),
+            [(0, b"", b"x" * 200)],
         ),
     ),
     "is_token": Case(1.5, ("group-0001",)),
     "plan_fifo_sends": Case(
         3.0,
         (
-            *(REQUEST, TIMESTAMP, TIMESTAMP, native.FifoKeys(*[PREFIX] * 5), "AIDAEXAMPLE"),
+            *(REQUEST, TIMESTAMP, TIMESTAMP, 0, native.FifoKeys(*[PREFIX] * 5), "AIDAEXAMPLE"),
             [native.FifoDraft(0, "customer-17", PREFIX + b"id", b"", b"x" * 200)],
         ),
     ),

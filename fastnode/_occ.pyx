@@ -66,9 +66,7 @@ assert _ref.TABLE_ROWS_MAX < POSITION_MASK
 @cython.final
 @cython.auto_pickle(False)
 cdef class Resolver:
-    def __cinit__(
-        self, window_ms=_ref.WINDOW_MS, keys_max=_ref.KEYS_MAX, classes=_ref.CLASSES
-    ):
+    def __cinit__(self, window_ms=_ref.WINDOW_MS, keys_max=_ref.KEYS_MAX, classes=_ref.CLASSES):
         _check_bounds(window_ms, keys_max, classes)
         cdef Memory* memory = &self.memory
         cdef uint32_t requests_max = 0
@@ -105,6 +103,10 @@ cdef class Resolver:
     @property
     def request_count(self):
         return sum([self.memory.by_class[index].count for index in range(CLASS_COUNT)])
+
+    @property
+    def class_floors(self):
+        return [self.memory.class_floors[index] for index in range(CLASS_COUNT)]
 
     @property
     def memory_bytes(self):

@@ -113,6 +113,11 @@ class Resolver:
         return len(self._requests)
 
     @property
+    def class_floors(self) -> list[int]:
+        """Of each class, the last commit whose request was forgotten: younger ones are known."""
+        return list(self._class_floors)
+
+    @property
     def memory_bytes(self) -> int:
         """Of the containers only; the compiled tables are measured in full."""
         containers = (self._keys, self._requests, self._row_ids, self._held, *self._by_class)

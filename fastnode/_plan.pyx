@@ -210,6 +210,7 @@ def plan_sends(
     bytes request not None,
     uint64_t start_ts,
     uint64_t commit_ts,
+    uint8_t retention,
     bytes generation_key not None,
     bytes total_key not None,
     bytes data_prefix not None,
@@ -218,10 +219,10 @@ def plan_sends(
 ):
     cdef list planned = []
     cdef list writes = []
-    cdef int entry = 0
+    cdef int mask = 0, entry
     cdef bytes extras, body, identity, digest, record
     cdef object position = (<object>commit_ts) << 16
-    for extras, body in messages:
+    for entry, extras, body in messages:
         identity = _message_id(commit_ts, entry, request)
         digest = digest_of(body)
         record = _encode_message(0, identity, commit_ts >> 16, digest, sender, extras, body)
@@ -232,10 +233,10 @@ def plan_sends(
                 (_message_id_text(identity), hexadecimal(digest), position + entry, record),
             )
         )
-        entry += 1
-    writes.append((_ADD, total_key, _DELTAS[entry]))
+        mask |= 1 << entry
+    writes.append((_ADD, total_key, delta_of(planned)))
     cdef bytes encoded = _encode_transaction(
-        request, start_ts, commit_ts, 0, (1 << entry) - 1, (generation_key,), writes
+        request, start_ts, commit_ts, retention, mask, (generation_key,), writes
     )
     return encoded, planned
 
@@ -244,6 +245,7 @@ def plan_fifo_sends(
     bytes request not None,
     uint64_t start_ts,
     uint64_t commit_ts,
+    uint8_t retention,
     keys not None,
     str sender not None,
     messages not None,
@@ -272,13 +274,17 @@ def plan_fifo_sends(
             )
         )
         mask |= 1 << entry
-    if len(planned) >= len(_DELTAS):
-        raise ValueError("a transaction creates at most 16 messages")
-    writes.append((_ADD, total_key, _DELTAS[len(planned)]))
+    writes.append((_ADD, total_key, delta_of(planned)))
     cdef bytes encoded = _encode_transaction(
-        request, start_ts, commit_ts, 0, mask, (generation_key,), writes
+        request, start_ts, commit_ts, retention, mask, (generation_key,), writes
     )
     return encoded, planned
+
+
+cdef bytes delta_of(list planned):
+    if len(planned) >= len(_DELTAS):
+        raise ValueError("a transaction creates at most 16 messages")
+    return _DELTAS[len(planned)]
 
 
 @cython.final

@@ -146,26 +146,36 @@ def plan_sends(
     request: bytes,
     start_ts: int,
     commit_ts: int,
+    retention: int,
     generation_key: bytes,
     total_key: bytes,
     data_prefix: bytes,
     sender: str,
-    messages: Sequence[tuple[bytes, bytes]],
+    messages: Sequence[tuple[int, bytes, bytes]],
 ) -> tuple[bytes, list[PlannedSend]]:
-    """The encoded transaction that stores `messages`, each (extras, body), and what it stores."""
+    """The encoded transaction that stores `messages`, each with the number that it has in its call
+    (number, extras, body), and what it stores.
+    """
     planned: list[PlannedSend] = []
     writes: list[tuple[int, bytes, bytes]] = []
-    for entry, (extras, body) in enumerate(messages):
+    mask = 0
+    for entry, extras, body in messages:
         identity = message_id(commit_ts, entry, request)
         digest = hashlib.md5(body, usedforsecurity=False).digest()
         record = encode_message(0, identity, commit_ts >> 16, digest, sender, extras, body)
         writes.append((FRESH_PUT, message_key(data_prefix, commit_ts, entry), record))
         position = commit_ts << 16 | entry
         planned.append(PlannedSend(message_id_text(identity), digest.hex(), position, record))
-    writes.append((ADD, total_key, len(planned).to_bytes(8, "big", signed=True)))
-    mask = (1 << len(planned)) - 1
+        mask |= 1 << entry
+    writes.append((ADD, total_key, _delta(planned)))
     reads = (generation_key,)
-    return encode_transaction(request, start_ts, commit_ts, 0, mask, reads, writes), planned
+    return encode_transaction(request, start_ts, commit_ts, retention, mask, reads, writes), planned
+
+
+def _delta(planned: Sequence[PlannedSend]) -> bytes:
+    if len(planned) > ENTRIES_MAX:
+        raise ValueError("a transaction creates at most 16 messages")
+    return len(planned).to_bytes(8, "big", signed=True)
 
 
 class FifoKeys(NamedTuple):
@@ -194,6 +204,7 @@ def plan_fifo_sends(
     request: bytes,
     start_ts: int,
     commit_ts: int,
+    retention: int,
     keys: FifoKeys,
     sender: str,
     messages: Sequence[FifoDraft],
@@ -216,11 +227,9 @@ def plan_fifo_sends(
         position = commit_ts << 16 | entry
         planned.append(PlannedSend(message_id_text(identity), digest.hex(), position, record))
         mask |= 1 << entry
-    if len(planned) > ENTRIES_MAX:
-        raise ValueError("a transaction creates at most 16 messages")
-    writes.append((ADD, keys.total, len(planned).to_bytes(8, "big", signed=True)))
+    writes.append((ADD, keys.total, _delta(planned)))
     reads = (keys.generation,)
-    return encode_transaction(request, start_ts, commit_ts, 0, mask, reads, writes), planned
+    return encode_transaction(request, start_ts, commit_ts, retention, mask, reads, writes), planned
 
 
 class _Filter:

@@ -84,7 +84,7 @@ CLOCK_DRIFT_PPM: Final = 1_000
 
 # --- Rollout --------------------------------------------------------------------------------------
 # What members may lack while they are upgraded one by one, by the names that they advertise.
-CAPABILITIES: Final = ("htfifo",)
+CAPABILITIES: Final = ("htfifo", "dedup")
 CAPABILITY_SECONDS: Final = 3.0
 CAPABILITY_HEAD_BYTES_MAX: Final = 8 * 1024
 CAPABILITY_BODY_BYTES_MAX: Final = 1_024

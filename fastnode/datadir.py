@@ -9,7 +9,8 @@ a newer version wrote, is refused before anything in it changes. And `FORMAT` is
 everything it vouches for exists: a directory with `FORMAT` but without its `log/` has lost data and
 is refused, while one without `FORMAT` was never used and is completed. `STARTED` is written before
 the first request is answered: from then on an empty `log/` is a lost log, not a new one. `PEERS`
-holds the incarnation of every member this node ever spoke with.
+holds the incarnation of every member this node ever spoke with, `CAPABLE` who could do what when
+last heard.
 """
 
 import contextlib
@@ -33,6 +34,7 @@ LOCK_NAME: Final = "LOCK"
 FORMAT_NAME: Final = "FORMAT"
 STARTED_NAME: Final = "STARTED"
 PEERS_NAME: Final = "PEERS"
+CAPABLE_NAME: Final = "CAPABLE"
 # A volume mounted as data directory is fresh when it holds nothing but ext4's lost+found.
 _FILES_BEFORE_FORMAT: Final = frozenset({LOCK_NAME, FORMAT_NAME + ".tmp", "lost+found"})
 _LOG_NAME: Final = "log"
@@ -89,6 +91,22 @@ class DataDir:
         known = self._known_peers()
         if known.pop(node, None) is not None:
             _write_durably(self.path / PEERS_NAME, msgspec.json.encode(known))
+
+    def capable_peers(self, capability: str) -> frozenset[int]:
+        """Who advertised the capability when last heard. A file that is no such list is nobody's
+        word, and the members say it again.
+        """
+        try:
+            text = (self.path / CAPABLE_NAME).read_bytes()
+            return msgspec.json.decode(text, type=dict[str, frozenset[int]])[capability]
+        except (FileNotFoundError, KeyError, msgspec.DecodeError, UnicodeDecodeError):
+            return frozenset()
+
+    def remember_capable(self, capability: str, nodes: frozenset[int]) -> None:
+        text = msgspec.json.encode({capability: sorted(nodes)})
+        # On a full disk the next start may have to hear somebody again.
+        with contextlib.suppress(OSError):
+            _write_durably(self.path / CAPABLE_NAME, text)
 
     def _known_peers(self) -> dict[int, str]:
         path = self.path / PEERS_NAME

@@ -38,7 +38,11 @@ class Busy(OperationError):
 
 
 class Unavailable(OperationError):
-    """Nobody can answer for the queue's group at the moment."""
+    """Nobody can answer for the queue's group at the moment. Nothing was written."""
+
+
+class Unsettled(Unavailable):
+    """Nobody knows whether it took effect. Whoever repeats it must use the same identity."""
 
 
 class NotLed(Unavailable):

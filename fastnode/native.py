@@ -46,6 +46,7 @@ from fastnode._keys_ref import (
 )
 from fastnode._occ_ref import (
     APPLIED,
+    CLASSES,
     CONFLICT,
     DUPLICATE,
     STALE,
@@ -193,6 +194,7 @@ __all__ = [
     "ADD",
     "APPLIED",
     "CHUNKED",
+    "CLASSES",
     "COMPILED",
     "CONFLICT",
     "DELETE",

@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING, Final
 from fastnode import __version__, config
 from fastnode.clock import GroupClock, SystemClock, SystemIdSource, SystemRng
 from fastnode.cluster import part_calls
-from fastnode.cluster.capabilities import HTFIFO, advertised
+from fastnode.cluster.capabilities import DEDUP, HTFIFO, advertised
 from fastnode.cluster.control_api import ClusterStatus
 from fastnode.cluster.courier import Courier
 from fastnode.cluster.dispatch import Dispatcher
 from fastnode.cluster.leads import Leads
 from fastnode.cluster.link_services import services_of
 from fastnode.cluster.member import Member
+from fastnode.cluster.member_records import load_records
 from fastnode.cluster.membership import Membership
 from fastnode.cluster.partition_map import parse_partition_map
 from fastnode.cluster.refusal import LeadershipRefusal
 from fastnode.cluster.replication import Replication, restored_of
+from fastnode.cluster.retry_gate import RetryGate
 from fastnode.datadir import DataDir
 from fastnode.errors import StartError
 from fastnode.option_values import Address
@@ -32,6 +34,7 @@ from fastnode.peers.handshake import Identity
 from fastnode.peers.peers import Peers, Rules
 from fastnode.queue.part_handlers import PartWorker
 from fastnode.queue.partition_groups import groups_with_partitions
+from fastnode.queue.retry_metrics import retry_metrics
 from fastnode.queue.service import Service
 from fastnode.raft.driver import Driver
 from fastnode.raft.groups import Ready, open_groups
@@ -101,10 +104,12 @@ class Node:
             log,
         )
         self._runtime.send = self.member.send
+        self.member.follow_records(load_records(self.groups[0]))
         self.service = Service(
             self.groups, self._ids, lambda: LoopAlarm(loop), is_strict=settings.strict
         )
         self.service.placement = self.placement.groups_of
+        self.member.on_others = self._retry_gate().look
         courier = Courier(data.node_id, self.member, loop.time, LoopAlarm(loop))
         self.service.ask = partial(part_calls.ask, courier)
         self.dispatcher = Dispatcher(self.service, courier)
@@ -144,6 +149,17 @@ class Node:
         membership.take = self._states.measure
         membership.hear = self._hear
         return membership
+
+    def _retry_gate(self) -> RetryGate:
+        settings, is_capable = self._settings, DEDUP in self.capabilities
+        return RetryGate(
+            self.service.gates,
+            self.member.advertised,
+            self._data,
+            log,
+            repeats_calls=is_capable and settings.dedup_batch_send,
+            recognises_retries=is_capable and settings.dedup_sdk_retries,
+        )
 
     # --- start and stop ----------------------------------------------------------------------
 
@@ -226,6 +242,7 @@ class Node:
             "fastnode_log_bytes": status["log_bytes"],
             "fastnode_log_repaired_bytes": status["repaired_bytes"],
             **self.service.fanout.metrics(),
+            **retry_metrics(self.service.gates, self.groups),
         }
         shown = ("leader", "term", "commit", "applied", "last")
         return counts | {

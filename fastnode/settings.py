@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from fastnode.config import GROUPS_DEFAULT, GROUPS_MAX
+from fastnode.config import CAPABILITIES, GROUPS_DEFAULT, GROUPS_MAX
 from fastnode.errors import UsageError
 from fastnode.option_values import (
     NODE_ID_MAX,
@@ -60,6 +60,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     insecure: bool = False
     fsync: Literal["always", "never"] = "always"
     strict: bool = False
+    # In a cluster they count once every member understands them.
+    dedup_batch_send: bool = True
+    dedup_sdk_retries: bool = True
     # Empty: partitions are spread over the groups, and the node has all capabilities.
     partition_map: str = ""
     without_capability: str = ""
@@ -174,6 +177,20 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     Option("strict", "", bool, parse_switch, "AWS's 60-second waiting rules too"),
     Option(
+        "dedup_batch_send",
+        "",
+        bool,
+        parse_switch,
+        "repeat a call whose outcome was lost with a leader; what has landed does not land twice",
+    ),
+    Option(
+        "dedup_sdk_retries",
+        "",
+        bool,
+        parse_switch,
+        "know a call that a client's SDK repeats, and answer it as the first time",
+    ),
+    Option(
         "partition_map",
         "SPEC",
         str,
@@ -185,7 +202,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "NAME",
         str,
         parse_capability,
-        "run as if this build did not have the capability (htfifo), for rolling upgrades",
+        f"run as if this build lacked the capability ({' or '.join(CAPABILITIES)}), for upgrades",
     ),
     Option(
         "log_level",

@@ -19,6 +19,7 @@ from fastnode.errors import (
     Overloaded,
     PlanAgain,
     Unavailable,
+    Unsettled,
 )
 from fastnode.queue.caller import Call, Caller
 from fastnode.queue.errors import ERRORS, SqsError
@@ -31,7 +32,10 @@ FAILED: Final = 2
 
 _FAILURES: Final[Mapping[str, type[OperationError]]] = {
     kind.__name__: kind
-    for kind in (Overloaded, PlanAgain, Unavailable, NotLed, DeadlineExceeded, DiskFull)
+    for kind in (
+        *(Overloaded, PlanAgain, Unavailable, Unsettled, NotLed),
+        *(DeadlineExceeded, DiskFull),
+    )
 }
 _NAMES: Final = {kind: name for name, kind in _FAILURES.items()}
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -46,7 +50,10 @@ class Carried(Struct, frozen=True, array_like=True, gc=False):
     trace_header: str | None
     source_ip: str | None
     is_secure: bool
-    invocation: bytes | None
+    identity: bytes
+    retention: int
+    is_repeated: bool
+    is_reused: bool
     wants_explanation: bool
     request: bytes
 
@@ -77,6 +84,10 @@ class CarriedCall(Call):
         self.caller = carried.caller
         self.action = carried.action
         self.request_id = carried.request_id
+        self.request = carried.identity
+        self.retention = carried.retention
+        self.is_repeated = carried.is_repeated
+        self.is_reused = carried.is_reused
         self.is_gone = False
         self.on_gone = None
         self.explanation = None
@@ -97,10 +108,6 @@ class CarriedCall(Call):
     @property
     def is_secure(self) -> bool:
         return self._carried.is_secure
-
-    @property
-    def invocation(self) -> bytes | None:
-        return self._carried.invocation
 
 
 _decode_carried: Final = msgspec.msgpack.Decoder(Carried).decode
@@ -127,7 +134,10 @@ def encode_call(call: Call, request: Struct) -> bytes:
             call.trace_header,
             call.source_ip,
             call.is_secure,
-            call.invocation,
+            call.request,
+            call.retention,
+            call.is_repeated,
+            call.is_reused,
             call.wants_explanation,
             _encode(request),
         )
@@ -178,4 +188,4 @@ def decode_error(status: int, payload: bytes) -> SqsError | OperationError:
     if status == FAILED:
         failed = _decode_failed(payload)
         return _FAILURES[failed.kind](failed.message)
-    return Unavailable(f"a member failed with status {status}")
+    return Unsettled(f"a member failed with status {status}")

@@ -12,7 +12,9 @@ from fastnode.config import CAPABILITIES
 
 # Queues of more than one partition: high-throughput FIFO.
 HTFIFO: Final = "htfifo"
-assert HTFIFO in CAPABILITIES
+# Calls under an identity that is the same in every attempt.
+DEDUP: Final = "dedup"
+assert {HTFIFO, DEDUP} == set(CAPABILITIES)
 HEALTH_PATH: Final = "/sqs_health"
 
 

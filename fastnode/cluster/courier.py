@@ -18,6 +18,7 @@ from fastnode.errors import (
     OperationError,
     Overloaded,
     Unavailable,
+    Unsettled,
 )
 from fastnode.flow import Suspension
 from fastnode.peers.calls import Asked, CallCancelled, Caller, LinkLost
@@ -115,7 +116,7 @@ class Courier:
             breaker.settle(era, self._now(), is_failure=True)
             if isinstance(failure, LinkLost) and not failure.was_written:
                 return None
-            raise Unavailable(f"the leader did not answer: {failure}") from failure
+            raise Unsettled(f"the leader did not answer: {failure}") from failure
         except OperationError:
             breaker.withdraw(era)
             raise

@@ -16,11 +16,12 @@ from fastnode.cluster.call_codec import (
 )
 from fastnode.cluster.courier import FORWARDED, Courier
 from fastnode.cluster.outcome import encode_failure
-from fastnode.errors import NotLed, PlanAgain
+from fastnode.errors import NotLed
 from fastnode.flow import Suspension, start
 from fastnode.queue.caller import Call
 from fastnode.queue.homes import home_of
 from fastnode.queue.operations import Operation
+from fastnode.queue.retry import carried_out
 from fastnode.queue.service import Service
 
 Handling = Coroutine[Suspension, Any, Any]
@@ -50,7 +51,9 @@ class Dispatcher:
             try:
                 if home is None or home.is_ready:
                     return await operation.handler(self._service, call, request)
-                payload = payload or encode_call(call, request)
+                if not payload:
+                    self._service.identity(call)
+                    payload = encode_call(call, request)
                 answer = await self._courier.carry(home, FORWARDED, payload, call)
                 return decode_result(call, *answer)
             except NotLed:
@@ -77,9 +80,4 @@ class Dispatcher:
         home = home_of(self._service, call.caller, operation.name, request)
         if home is not None and not home.is_ready:
             raise NotLed("another node leads the queue's group")
-        for _ in range(config.PLANS_MAX - 1):
-            try:
-                return await operation.handler(self._service, call, request)
-            except PlanAgain:
-                continue
-        return await operation.handler(self._service, call, request)
+        return await carried_out(lambda: operation.handler(self._service, call, request))

@@ -55,6 +55,8 @@ class Member:
         self.on_up: Callable[[], None] = lambda: None
         self.on_down: Callable[[int], None] = lambda _node: None
         self.on_members: Callable[[int], None] = lambda _group: None
+        # Told when `advertised` may have changed.
+        self.on_others: Callable[[], None] = lambda: None
 
     # --- links -------------------------------------------------------------------------------
 
@@ -84,6 +86,7 @@ class Member:
         # Whoever is elected must have heard all clocks that it can hear, not only those of its
         # voters.
         link.send_raft(b"", is_urgent=True)
+        self.on_others()
         self.on_up()
 
     def link_is_down(self, link: Link) -> None:
@@ -118,6 +121,7 @@ class Member:
         self.members[group] = voters, learners
         self.voters = sorted({node for some, _ in self.members.values() for node in some})
         self.on_members(group)
+        self.on_others()
 
     def follow_records(self, records: Mapping[int, MemberRecord]) -> None:
         """What group 0 says about the members may have changed."""
@@ -131,6 +135,7 @@ class Member:
                 self._data.forget_peer(node)
         self._records = dict(records)
         self._dial()
+        self.on_others()
 
     def _dial(self) -> None:
         if self._peers is None:
@@ -165,9 +170,19 @@ class Member:
 
     def sqs_urls(self) -> list[str]:
         """Of the other members; empty for one that cannot be reached."""
-        others = sorted(self.known_nodes() - {self._data.node_id})
-        links = [self.link_to(node) for node in others]
+        links = self._links_to_others().values()
         return ["" if link is None else link.peer.sqs_url for link in links]
+
+    def advertised(self) -> dict[int, tuple[str, ...] | None]:
+        """The capabilities of the other members; None of one that cannot be reached."""
+        links = self._links_to_others()
+        return {
+            node: None if link is None else link.peer.capabilities for node, link in links.items()
+        }
+
+    def _links_to_others(self) -> dict[int, Link | None]:
+        others = sorted(self.known_nodes() - {self._data.node_id})
+        return {node: self.link_to(node) for node in others}
 
     def note_clocks(self, offsets: Mapping[int, int]) -> None:
         """How many nanoseconds the clocks of others are ahead; what is not heard now stays."""

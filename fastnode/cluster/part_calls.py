@@ -8,16 +8,15 @@ from typing import Any, Final
 
 import msgspec
 
-from fastnode import config
 from fastnode.cluster.call_codec import DONE, decode_error
 from fastnode.cluster.courier import PARTS, Courier
 from fastnode.cluster.outcome import encode_failure
-from fastnode.errors import PlanAgain
 from fastnode.flow import start
 from fastnode.peers.calls import IncomingCall
 from fastnode.queue.caller import Call, Caller
 from fastnode.queue.part_handlers import PartWorker
 from fastnode.queue.parts import ANSWERS, ANY_PART, Part
+from fastnode.queue.retry import carried_out
 from fastnode.store.group import Group
 
 # Whoever asks for a part has checked who its client is.
@@ -47,15 +46,6 @@ def serve(worker: PartWorker, payload: bytes, incoming: IncomingCall) -> None:
         else:
             incoming.answer(*encode_failure(error, type(part).__name__))
 
-    start(_performed(worker, part, call), finish)
+    start(carried_out(lambda: worker.perform(part, call)), finish)
     if not incoming.is_answered:
         incoming.on_cancel = call.leave
-
-
-async def _performed(worker: PartWorker, part: Part, call: Call) -> Any:
-    for _ in range(config.PLANS_MAX - 1):
-        try:
-            return await worker.perform(part, call)
-        except PlanAgain:
-            continue
-    return await worker.perform(part, call)

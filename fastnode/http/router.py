@@ -11,33 +11,36 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from fastnode import config
-from fastnode.errors import DeadlineExceeded, DiskFull, OperationError, Overloaded, PlanAgain
+from fastnode.errors import DeadlineExceeded, DiskFull, OperationError, Overloaded, Unsettled
 from fastnode.flow import Suspension, start
 from fastnode.http.codec import Codec, Operation, Rendered
 from fastnode.http.exchange import Exchange
 from fastnode.http.health import PATH_MARK, Health
 from fastnode.http.http1 import Request
 from fastnode.http.identity import IdentitySettings, identity_of
+from fastnode.http.invocation import invocation_of, is_first_attempt
 from fastnode.http.json_codec import JsonCodec, is_json
 from fastnode.http.query_codec import METHODS, QueryCodec, QueryJsonCodec, prefers_json
 from fastnode.http.response import TEXT
 from fastnode.http.send_lane import SendLane
 from fastnode.http.trace_header import TRACE_HEADER, check_trace_header
-from fastnode.queue.caller import Call, Caller
+from fastnode.queue.caller import CLIENT_RETRIES, SERVER_ATTEMPTS, Call, Caller
 from fastnode.queue.errors import (
     SqsError,
     access_denied,
     internal_failure,
     service_unavailable,
 )
+from fastnode.queue.retry import Attempts, Gates, Stage, Step
 
 _ALLOW: Final = b"Allow: %b\r\n" % b", ".join(METHODS)
 _RECEIVE: Final = b"X-Fastnode-Receive: %b\r\n"
 _UNAVAILABLE: Final = "The service is unavailable at the moment. Please try again."
+_UNSETTLED: Final = "The request was not completed in time; it may have taken effect."
 _UNAVAILABLE_TEXTS: Final[Mapping[type[OperationError], str]] = {
     Overloaded: "The service is overloaded. Please try again.",
-    DeadlineExceeded: "The request was not completed in time; it may have taken effect.",
+    DeadlineExceeded: _UNSETTLED,
+    Unsettled: _UNSETTLED,
     DiskFull: "The service is out of disk space and accepts no new messages at the moment.",
 }
 
@@ -68,7 +71,7 @@ class Router:
         self._json = JsonCodec(operations)
         self._query = QueryCodec(operations)
         self._query_json = QueryJsonCodec(operations)
-        self._lane = SendLane(self._identity, service, request_ids, self._fail, self._go_on)
+        self._lane = SendLane(self._identity, service, request_ids, self._go_on)
 
     def respond(self, request: Request, exchange: Exchange) -> None:
         # The first look is nearly free, and SDKs post everything to the root.
@@ -97,20 +100,46 @@ class Router:
         except SqsError as error:
             exchange.reply(*codec.encode_error(error, request_id))
             return
-        self._begin(
-            _HttpCall(caller, request_id, request, exchange, codec, operation, self._log), decoded
-        )
+        self._begin(self._call(caller, request_id, request, exchange, codec, operation), decoded)
 
-    def _go_on(self, request: Request, exchange: Exchange, caller: Caller, decoded: Struct) -> None:
-        """The short way has read the request, and cannot take it."""
+    def _go_on(
+        self,
+        request: Request,
+        exchange: Exchange,
+        caller: Caller,
+        decoded: Struct,
+        identity: bytes = b"",
+        error: OperationError | None = None,
+    ) -> None:
+        """The short way has read the request and cannot take it; or has, and this came of it."""
         codec, request_id = self._json, self._request_ids()
         operation = codec.operation_of(request)
-        self._begin(
-            _HttpCall(caller, request_id, request, exchange, codec, operation, self._log), decoded
-        )
+        call = self._call(caller, request_id, request, exchange, codec, operation)
+        call.request = call.request or identity
+        self._begin(call, decoded, error)
 
-    def _begin(self, call: "_HttpCall", decoded: Struct) -> None:
-        call.begin(self._handle, decoded)
+    def _call(
+        self,
+        caller: Caller,
+        request_id: str,
+        request: Request,
+        exchange: Exchange,
+        codec: Codec,
+        operation: Operation,
+    ) -> "_HttpCall":
+        call = _HttpCall(caller, request_id, request, exchange, codec, operation, self._log)
+        call.gates = gates = self._service.gates
+        if gates.recognises_retries:
+            call.request = invocation_of(request, caller.sender_id, operation.name)
+            if call.request:
+                call.retention = CLIENT_RETRIES
+                call.is_repeated = not is_first_attempt(request)
+        return call
+
+    def _begin(
+        self, call: "_HttpCall", decoded: Struct, error: OperationError | None = None
+    ) -> None:
+        call.begin(self._handle, decoded, error)
         if not call.is_answered:
             call.watch()
 
@@ -124,13 +153,6 @@ class Router:
         caller = self._identity.caller(request)
         check_trace_header(request.headers)
         return caller
-
-    def _fail(self, request: Request, exchange: Exchange, error: OperationError) -> None:
-        """The short way did not lead to the end."""
-        if isinstance(error, PlanAgain):
-            self._run(self._json, request, exchange)
-        else:
-            exchange.reply(*_unavailable(self._json, self._request_ids(), error))
 
 
 def _reached(codec: Codec, caller: Caller, request: Request) -> Operation:
@@ -155,14 +177,15 @@ class _HttpCall(Call):
     """One handler at work, and where its result goes."""
 
     __slots__ = (
+        "_attempts",
         "_codec",
         "_decoded",
         "_exchange",
         "_handle",
         "_log",
         "_operation",
-        "_plans_left",
         "_request",
+        "gates",
     )
 
     def __init__(
@@ -179,24 +202,44 @@ class _HttpCall(Call):
         self.caller = caller
         self.action = operation.name
         self.request_id = request_id
+        self.request = b""
+        self.retention = SERVER_ATTEMPTS
+        self.is_repeated = False
+        self.is_reused = False
         self.is_gone = False
         self.on_gone = None
         self.explanation = None
+        self.gates: Gates
         self._request = request
         self._exchange = exchange
         self._codec = codec
         self._operation = operation
         self._log = log
-        self._plans_left = config.PLANS_MAX
+        self._attempts: Attempts | None = None
 
-    def begin(self, handle: Handle, decoded: Any) -> None:
+    def begin(self, handle: Handle, decoded: Any, error: OperationError | None = None) -> None:
+        """`error` is the end of a first attempt that was made elsewhere."""
         self._handle = handle
         self._decoded = decoded
-        self._plan()
+        if error is None:
+            self._attempt()
+        else:
+            self.finish(None, error)
 
-    def _plan(self) -> None:
-        self._plans_left -= 1
+    def _attempt(self) -> None:
         start(self._handle(self._operation, self, self._decoded), self.finish)
+
+    def _goes_on(self, error: OperationError) -> bool:
+        """After an attempt that gave no answer: true if there is another, and it has begun."""
+        if self._attempts is None:
+            self._attempts = Attempts(repeats=self.gates.repeats_calls)
+        if self._attempts.after(error) is not Step.AGAIN or self.is_gone or self.is_answered:
+            return False
+        if self._attempts.stage is Stage.REUSE:
+            self.gates.repeated += 1
+            self.is_repeated = self.is_reused = True
+        self._attempt()
+        return True
 
     @property
     def trace_header(self) -> str | None:
@@ -213,10 +256,6 @@ class _HttpCall(Call):
         return None if peer is None else peer[0]
 
     @property
-    def invocation(self) -> bytes | None:
-        return self._request.headers.get(b"amz-sdk-invocation-id")
-
-    @property
     def is_answered(self) -> bool:
         return self._exchange.answer is not None
 
@@ -229,9 +268,7 @@ class _HttpCall(Call):
 
     def finish(self, result: Any, error: BaseException | None) -> None:
         request_id = self.request_id
-        if isinstance(error, PlanAgain) and self._plans_left:
-            # Nothing was written: the same call, planned on the state as it is now.
-            self._plan()
+        if isinstance(error, OperationError) and self._goes_on(error):
             return
         if error is None:
             rendered = self._codec.encode(self._operation, result, request_id)
@@ -241,6 +278,8 @@ class _HttpCall(Call):
         elif isinstance(error, SqsError):
             rendered = self._codec.encode_error(error, request_id, error.retry_after_seconds)
         elif isinstance(error, OperationError):
+            if self.is_reused:
+                error = Unsettled(str(error))
             rendered = _unavailable(self._codec, request_id, error)
         else:
             action = self._operation.name

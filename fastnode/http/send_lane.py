@@ -8,7 +8,7 @@ every refusal included, it leaves alone. `tests/unit/http/test_send_lane.py` hol
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -16,25 +16,40 @@ from fastnode.errors import OperationError
 from fastnode.http.exchange import Exchange
 from fastnode.http.http1 import Request
 from fastnode.http.identity import Identity
+from fastnode.http.invocation import invocation_of
 from fastnode.http.json_codec import CONTENT_TYPE
 from fastnode.http.trace_header import TRACE_HEADER
 from fastnode.native import FifoDraft, PlannedSend, encode_text
 from fastnode.queue import fifo_send
 from fastnode.queue.api import SendMessageRequest
-from fastnode.queue.caller import Caller
+from fastnode.queue.caller import CLIENT_RETRIES, SERVER_ATTEMPTS, Caller
 from fastnode.queue.fifo_live import FifoQueue
 from fastnode.queue.live import LiveQueue
+from fastnode.queue.repeats import request_at
 from fastnode.queue.send import submit_plain
 from fastnode.queue.service import Service
 from fastnode.queue.validate import is_plain
 
-TARGET: Final = b"AmazonSQS.SendMessage"
+_ACTION: Final = "SendMessage"
+TARGET: Final = b"AmazonSQS." + _ACTION.encode()
 _FIFO_SUFFIX: Final = ".fifo"
 _HEADERS: Final = b"Content-Type: " + CONTENT_TYPE + b"\r\nx-amzn-RequestId: %b\r\n"
 
-Fail = Callable[[Request, Exchange, OperationError], None]
-# The general way of a request that is read, by a caller who is known.
-GoOn = Callable[[Request, Exchange, Caller, SendMessageRequest], None]
+
+class GoOn(Protocol):
+    """The general way of a request that is read, by a caller who is known; with the identity and
+    the end of an attempt, if there was one.
+    """
+
+    def __call__(
+        self,
+        request: Request,
+        exchange: Exchange,
+        caller: Caller,
+        decoded: SendMessageRequest,
+        identity: bytes = b"",
+        error: OperationError | None = None,
+    ) -> None: ...
 
 
 class SendLane:
@@ -43,14 +58,12 @@ class SendLane:
         identity: Identity,
         service: Service,
         request_ids: Callable[[], str],
-        fail: Fail,
         go_on: GoOn,
     ) -> None:
         self._identity = identity
         self._service = service
-        self._request_ids = request_ids
-        self._fail = fail
-        self._go_on = go_on
+        self.request_ids = request_ids
+        self.go_on = go_on
         self._decode = msgspec.json.Decoder(SendMessageRequest).decode
 
     def take(self, request: Request, exchange: Exchange) -> bool:
@@ -71,7 +84,7 @@ class SendLane:
             return False
         if not self._sent(request, exchange, caller, sent):
             # What was read and proved so far need not be read and proved again.
-            self._go_on(request, exchange, caller, sent)
+            self.go_on(request, exchange, caller, sent)
         return True
 
     def _sent(
@@ -83,49 +96,53 @@ class SendLane:
         body = encode_text(sent.message_body or "")
         if not body or len(body) > queue.settings.maximum_message_size:
             return False
-        submit = self._submit_fifo if queue.settings.is_fifo else self._submit
-        pending = _Pending(request, exchange, queue, self._request_ids, self._fail)
+        submit = _submit_fifo if queue.settings.is_fifo else _submit
+        pending = _Pending(self, request, exchange, caller, sent, queue)
         try:
             queue.group.require_room()
-            return submit(queue, caller.sender_id, sent, body, pending)
+            return submit(self._service, queue, body, pending)
         except OperationError:
             return False
 
-    def _submit(
-        self,
-        queue: LiveQueue,
-        sender: str,
-        sent: SendMessageRequest,
-        body: bytes,
-        pending: "_Pending",
-    ) -> bool:
-        if queue.settings.delay_seconds or queue.tenants is not None or not is_plain(sent):
-            return False
-        pending.planned = submit_plain(self._service, queue, sender, ((b"", body),), pending)
-        return True
 
-    def _submit_fifo(
-        self,
-        queue: LiveQueue,
-        sender: str,
-        sent: SendMessageRequest,
-        body: bytes,
-        pending: "_Pending",
-    ) -> bool:
-        group_id = sent.message_group_id
-        if group_id is None:
-            return False
-        shard = queue.shard_for(group_id)
-        assert isinstance(shard, FifoQueue)
-        draft = fifo_send.plain_draft(shard, group_id, sent.message_deduplication_id, body)
-        if draft is None:
-            return False
-        request = self._service.new_request()
-        pending.draft, pending.queue = draft, shard
-        pending.planned = fifo_send.submit(
-            shard, request, shard.group.stamp(), sender, (draft,), pending
-        )
-        return True
+def _retention(service: Service, pending: "_Pending") -> int:
+    """Give the call its identity; how long that is remembered."""
+    if service.gates.recognises_retries:
+        sender = pending.caller.sender_id
+        pending.identity = invocation_of(pending.request, sender, _ACTION)
+        if pending.identity:
+            return CLIENT_RETRIES
+    pending.identity = service.new_request()
+    return SERVER_ATTEMPTS
+
+
+def _submit(service: Service, queue: LiveQueue, body: bytes, pending: "_Pending") -> bool:
+    settings, sent = queue.settings, pending.sent
+    if settings.delay_seconds or queue.tenants is not None or not is_plain(sent):
+        return False
+    retention = _retention(service, pending)
+    identity, sender = (pending.identity, retention), pending.caller.sender_id
+    pending.planned = submit_plain(queue, identity, sender, ((0, b"", body),), pending)
+    return True
+
+
+def _submit_fifo(service: Service, queue: LiveQueue, body: bytes, pending: "_Pending") -> bool:
+    sent, sender = pending.sent, pending.caller.sender_id
+    group_id = sent.message_group_id
+    if group_id is None:
+        return False
+    shard = queue.shard_for(group_id)
+    assert isinstance(shard, FifoQueue)
+    draft = fifo_send.plain_draft(shard, group_id, sent.message_deduplication_id, body)
+    if draft is None:
+        return False
+    retention = _retention(service, pending)
+    request = request_at(pending.identity, shard.partition)
+    pending.draft, pending.queue = draft, shard
+    pending.planned = fifo_send.submit(
+        shard, (request, retention), shard.group.stamp(request), sender, (draft,), pending
+    )
+    return True
 
 
 def _is_plain_fifo(sent: SendMessageRequest) -> bool:
@@ -143,21 +160,34 @@ def _is_plain_fifo(sent: SendMessageRequest) -> bool:
 class _Pending:
     """A submitted message; what `store` resumes instead of a coroutine."""
 
-    __slots__ = ("_exchange", "_fail", "_request", "_request_ids", "draft", "planned", "queue")
+    __slots__ = (
+        "_exchange",
+        "_lane",
+        "caller",
+        "draft",
+        "identity",
+        "planned",
+        "queue",
+        "request",
+        "sent",
+    )
 
     def __init__(
         self,
+        lane: SendLane,
         request: Request,
         exchange: Exchange,
+        caller: Caller,
+        sent: SendMessageRequest,
         queue: LiveQueue,
-        request_ids: Callable[[], str],
-        fail: Fail,
     ) -> None:
-        self._request = request
+        self._lane = lane
         self._exchange = exchange
-        self._request_ids = request_ids
-        self._fail = fail
+        self.request = request
+        self.caller = caller
+        self.sent = sent
         self.queue = queue
+        self.identity = b""
         self.draft: FifoDraft | None = None
         self.planned: list[PlannedSend]
 
@@ -169,9 +199,10 @@ class _Pending:
         else:
             assert isinstance(queue, FifoQueue)
             queue.sent((self.draft,), self.planned)
-            number = f',"SequenceNumber":"{fifo_send.sequence_number(queue, position)}"'
+            number = f',"SequenceNumber":"{fifo_send.sequence_number(queue.partition, position)}"'
         body = f'{{"MessageId":"{message_id}","MD5OfMessageBody":"{body_md5}"{number}}}'
-        self._exchange.reply(200, _HEADERS % self._request_ids().encode(), body.encode())
+        self._exchange.reply(200, _HEADERS % self._lane.request_ids().encode(), body.encode())
 
     def fail(self, error: OperationError) -> None:
-        self._fail(self._request, self._exchange, error)
+        lane, request, exchange = self._lane, self.request, self._exchange
+        lane.go_on(request, exchange, self.caller, self.sent, self.identity, error)

@@ -52,21 +52,24 @@ _BAD_ID_TEXT: Final = (
 
 def send_message_batch(
     request: SendMessageBatchRequest, settings: QueueSettings, trace_header: str | None = None
-) -> tuple[list[tuple[str, ValidSend]], list[BatchResultErrorEntry]]:
-    """The messages to store, each with its entry's id, and the refusals; both in entry order."""
+) -> tuple[list[tuple[int, str, ValidSend]], list[tuple[int, BatchResultErrorEntry]]]:
+    """The messages to store, each with its entry's number and id, and the refusals with the numbers
+    of their entries; both in entry order.
+    """
     entries = _checked_entries(request.entries, "SendMessageBatchRequestEntry")
     if settings.is_fifo:
         _check_fifo(entries, settings)
     else:
         _check_total_size(entries)
-    accepted: list[tuple[str, ValidSend]] = []
-    refused: list[BatchResultErrorEntry] = []
-    for entry, wording in zip(entries, SEND_ENTRIES, strict=False):
+    accepted: list[tuple[int, str, ValidSend]] = []
+    refused: list[tuple[int, BatchResultErrorEntry]] = []
+    for number, entry in enumerate(entries):
         entry_id = entry.id or ""
         try:
-            accepted.append((entry_id, send_message(entry, settings, trace_header, wording)))
+            valid = send_message(entry, settings, trace_header, SEND_ENTRIES[number])
+            accepted.append((number, entry_id, valid))
         except SqsError as error:
-            refused.append(failed_entry(entry_id, error))
+            refused.append((number, failed_entry(entry_id, error)))
     return accepted, refused
 
 

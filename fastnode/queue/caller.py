@@ -5,8 +5,14 @@ How a caller is recognised is the edge's business; nothing here knows HTTP or si
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from msgspec import Struct
+
+# How long an identity is remembered once it has landed: see `native.Resolver`.
+SERVER_ATTEMPTS: Final = 0
+CLIENT_RETRIES: Final = 1
+RECEIVES: Final = 2
 
 
 class Caller(Struct, frozen=True, gc=False):
@@ -29,14 +35,33 @@ class Call:
     called, once, if a handler has set it. A handler that begins to wait looks at `is_gone` first.
     It is never cancelled: what it has submitted runs on, and its answer is dropped if it cannot be
     written.
+
+    `request` is the call's identity, the same for all its attempts, and empty until somebody needs
+    it; `retention` says how long it is remembered. `is_repeated`: an earlier attempt may have taken
+    effect, somewhere; `is_reused`: it was a node that repeated it, not the client.
     """
 
-    __slots__ = ("action", "caller", "explanation", "is_gone", "on_gone", "request_id")
+    __slots__ = (
+        "action",
+        "caller",
+        "explanation",
+        "is_gone",
+        "is_repeated",
+        "is_reused",
+        "on_gone",
+        "request",
+        "request_id",
+        "retention",
+    )
 
     def __init__(self, caller: Caller, action: str, request_id: str) -> None:
         self.caller = caller
         self.action = action
         self.request_id = request_id
+        self.request = b""
+        self.retention = SERVER_ATTEMPTS
+        self.is_repeated = False
+        self.is_reused = False
         self.is_gone = False
         self.on_gone: Callable[[], None] | None = None
         self.explanation: str | None = None
@@ -60,11 +85,6 @@ class Call:
     def is_secure(self) -> bool:
         """Whether the call came over TLS."""
         return False
-
-    @property
-    def invocation(self) -> bytes | None:
-        """The same for all attempts of one call, so that a repeated call can be recognised."""
-        return None
 
     def leave(self) -> None:
         """The client is gone. Called by whoever watches the connection."""

@@ -12,12 +12,13 @@ from fastnode import config
 from fastnode.errors import NotLed, OperationError, Unavailable
 from fastnode.flow import Suspension, gather
 from fastnode.queue import dead_letters
-from fastnode.queue.caller import Call
+from fastnode.queue.caller import RECEIVES, Call
 from fastnode.queue.choice import Choice
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.long_poll import Alarm
 from fastnode.queue.partitions import PartitionedQueue
 from fastnode.queue.receive_one import Budget, Received, choose, commit, give_back
+from fastnode.queue.repeats import request_at
 from fastnode.queue.service import Service
 from fastnode.queue.validate import ValidReceive
 
@@ -60,7 +61,8 @@ class Claims:
             count = sum(len(one.choice.messages) for one in held)
             if count:
                 return self._keep(held), count, budget
-            await gather(_finish(service, one, valid) for one in held if one.choice.all)
+            request = service.new_request()
+            await gather(_finish(service, one, request, valid) for one in held if one.choice.all)
             if call.is_gone or queue.group.now() >> 16 >= deadline_ms:
                 return 0, 0, budget
             waiter = queue.wait(deadline_ms)
@@ -72,13 +74,15 @@ class Claims:
                     queue.waiters.wake_one()
                 return 0, 0, budget
 
-    async def take(self, claim: int, count: int, valid: ValidReceive) -> list[Received]:
+    async def take(
+        self, claim: int, count: int, request: bytes, valid: ValidReceive
+    ) -> list[Received]:
         """Deliver the first `count` messages and give back the others. A claim that is over gives
         nothing.
         """
         _, held = self._held.pop(claim, (0, []))
         outcomes = await gather(
-            _deliver_or_error(self._service, one, wanted, valid)
+            _deliver_or_error(self._service, one, wanted, request, valid)
             for one, wanted in zip(held, _shares(held, count), strict=True)
         )
         parts = [part for part in outcomes if isinstance(part, Received)]
@@ -158,17 +162,17 @@ def _release(held: _Held) -> None:
 
 
 async def _deliver_or_error(
-    service: Service, held: _Held, wanted: int, valid: ValidReceive
+    service: Service, held: _Held, wanted: int, request: bytes, valid: ValidReceive
 ) -> Received | OperationError | None:
     """A partition that fails must not cost the client what others have given."""
     try:
-        return await _deliver(service, held, wanted, valid)
+        return await _deliver(service, held, wanted, request, valid)
     except OperationError as error:
         return error
 
 
 async def _deliver(
-    service: Service, held: _Held, wanted: int, valid: ValidReceive
+    service: Service, held: _Held, wanted: int, request: bytes, valid: ValidReceive
 ) -> Received | None:
     """The messages that are wanted of this part; the rest is available again."""
     shard, choice = held.shard, held.choice
@@ -178,18 +182,22 @@ async def _deliver(
     waiting = shard.group.latches.release(held.latched)
     shard.give_back(Choice(choice.messages[wanted:], [], []))
     taken = held._replace(choice=choice._replace(messages=choice.messages[:wanted]))
-    return await _finish(service, taken, valid, waiting)
+    return await _finish(service, taken, request, valid, waiting)
 
 
 async def _finish(
-    service: Service, held: _Held, valid: ValidReceive, waiting: Sequence[Suspension] = ()
+    service: Service,
+    held: _Held,
+    request: bytes,
+    valid: ValidReceive,
+    waiting: Sequence[Suspension] = (),
 ) -> Received | None:
     """`waiting` are those who wait for the messages' states: they go on when the transaction has
     latched them again, not before.
     """
     shard, choice = held.shard, held.choice
     try:
-        txn = shard.group.begin(service.new_request())
+        txn = shard.group.begin(request_at(request, shard.partition), RECEIVES)
     except OperationError as error:
         shard.give_back(choice)
         for one in waiting:

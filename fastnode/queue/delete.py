@@ -18,43 +18,71 @@ from fastnode.queue.caller import Call
 from fastnode.queue.errors import SqsError, receipt_handle_expired
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.parts import Delete
-from fastnode.queue.places import at_partition, by_partition, identity_of, in_partitions
+from fastnode.queue.places import at_partition, by_partition, in_partitions, of_call
 from fastnode.queue.plans import plan_removal
 from fastnode.queue.receipt import Delivery, Opened, delivery_of, open_receipt
+from fastnode.queue.repeats import (
+    Landed,
+    find,
+    not_landed,
+    repeatable,
+    request_at,
+    results_of,
+)
 from fastnode.queue.service import Service
 from fastnode.store.txn import Txn
 
+# A handle with the number that its entry has in the call.
+Numbered = tuple[int, Opened]
 
+
+async def _deleted_before(
+    _service: Service, _call: Call, _request: DeleteMessageRequest, _landed: Landed
+) -> None:
+    """There is nothing else to say."""
+
+
+@repeatable(_deleted_before)
 async def delete_message(service: Service, call: Call, request: DeleteMessageRequest) -> None:
     queue = await service.queue(call, request.queue_url)
     if queue.throttle is not None:
         queue.throttle.charge_receive(1, queue.group.now() >> 16)
     opened = open_receipt(queue, validate.delete_message(request))
-    for error in (await _delete(service, queue, (opened,))).values():
+    for error in (await _delete(service, queue, call, ((0, opened),))).values():
         raise error
 
 
+async def _batch_deleted_before(
+    _service: Service, _call: Call, request: DeleteMessageBatchRequest, landed: Landed
+) -> DeleteMessageBatchResponse:
+    successful, failed = results_of(request.entries or (), landed)
+    return DeleteMessageBatchResponse(
+        [DeleteMessageBatchResultEntry(entry_id) for entry_id in successful], failed
+    )
+
+
+@repeatable(_batch_deleted_before)
 async def delete_message_batch(
     service: Service, call: Call, request: DeleteMessageBatchRequest
 ) -> DeleteMessageBatchResponse:
     queue = await service.queue(call, request.queue_url)
     refusals: dict[str, BatchResultErrorEntry] = {}
-    opened: dict[str, Opened] = {}
+    opened: dict[str, Numbered] = {}
     entries = batch.delete_message_batch(request)
     if queue.throttle is not None:
         queue.throttle.charge_receive(len(entries), queue.group.now() >> 16)
-    for entry_id, handle in entries:
+    for number, (entry_id, handle) in enumerate(entries):
         if isinstance(handle, BatchResultErrorEntry):
             refusals[entry_id] = handle
             continue
         try:
-            opened[entry_id] = open_receipt(queue, handle)
+            opened[entry_id] = number, open_receipt(queue, handle)
         except SqsError as error:
             refusals[entry_id] = batch.failed_entry(entry_id, error)
-    errors = await _delete(service, queue, tuple(opened.values()))
-    for entry_id, (handle, _) in opened.items():
-        if handle in errors:
-            refusals[entry_id] = batch.failed_entry(entry_id, errors[handle])
+    errors = await _delete(service, queue, call, tuple(opened.values()))
+    for entry_id, (_, one) in opened.items():
+        if one.handle in errors:
+            refusals[entry_id] = batch.failed_entry(entry_id, errors[one.handle])
     return DeleteMessageBatchResponse(
         [DeleteMessageBatchResultEntry(i) for i, _ in entries if i not in refusals],
         [refusals[i] for i, _ in entries if i in refusals],
@@ -62,34 +90,42 @@ async def delete_message_batch(
 
 
 async def _delete(
-    service: Service, queue: LiveQueue, opened: Sequence[Opened]
+    service: Service, queue: LiveQueue, call: Call, opened: Sequence[Numbered]
 ) -> dict[str, SqsError]:
     """One transaction for each partition. Returns the handles that are no longer good."""
-    parts = by_partition(opened, lambda one: one.receipt.partition)
+    parts = by_partition(opened, lambda numbered: numbered[1].receipt.partition)
     errors = await in_partitions(
-        _delete_at(service, queue, partition, some) for partition, some in parts.items()
+        _delete_at(service, queue, call, partition, some) for partition, some in parts.items()
     )
     return {handle: error for part in errors for handle, error in part.items()}
 
 
 async def _delete_at(
-    service: Service, queue: LiveQueue, partition: int, opened: Sequence[Opened]
+    service: Service, queue: LiveQueue, call: Call, partition: int, opened: Sequence[Numbered]
 ) -> dict[str, SqsError]:
     return await at_partition(
         service,
         queue,
         partition,
-        lambda shard: delete_in(service, shard, opened),
-        lambda: Delete(*identity_of(queue), partition, [handle for handle, _ in opened]),
+        lambda shard: delete_in(service, shard, call, opened),
+        lambda: Delete(
+            *of_call(service, call, queue),
+            partition,
+            [(number, one.handle) for number, one in opened],
+        ),
         lambda refused: {handle: refusal.error for handle, refusal in refused.items()},
     )
 
 
 async def delete_in(
-    service: Service, queue: LiveQueue, opened: Sequence[Opened]
+    service: Service, queue: LiveQueue, call: Call, opened: Sequence[Numbered]
 ) -> dict[str, SqsError]:
     """What is already gone counts as deleted; a handle from before a purge names nothing."""
-    deliveries = [delivery_of(queue, one) for one in opened]
+    request = request_at(service.identity(call), queue.partition)
+    landed = await find(queue.group, request)
+    if landed is not None:
+        return {one.handle: not_landed() for number, one in opened if not landed.has(number)}
+    deliveries = [delivery_of(queue, one) for _, one in opened]
     while True:
         current = [one for one in deliveries if one.generation == queue.generation]
         positions = dict.fromkeys(delivery.position for delivery in current)
@@ -108,7 +144,7 @@ async def delete_in(
     }
     if not found:
         return {}
-    txn = queue.group.begin(service.new_request())
+    txn = queue.group.begin(request, call.retention)
     errors: dict[str, SqsError] = {}
     if queue.settings.is_fifo:
         over = [one for one in current if _is_over(queue, one, found, txn.commit_ts)]
@@ -116,6 +152,7 @@ async def delete_in(
         good = {one.position for one in current if one.handle not in errors}
         found = {position: state for position, state in found.items() if position in good}
     if found:
+        txn.mask = sum(1 << number for number, one in opened if one.handle not in errors)
         await _remove(queue, txn, found)
     return errors
 

@@ -90,10 +90,10 @@ class _Fanout:
     async def repeat(self) -> list[Message]:
         """What an earlier receive of the same attempt id took, wherever it is."""
         self._received = await redelivered(self._service, self._queue, self._valid)
-        part = parts.Redeliver(*identity_of(self._queue), self._valid)
+        part = parts.Redeliver(*identity_of(self._queue), b"", self._valid)
         there = await gather(self._service.ask(place, part) for place in self._queue.others())
         found = answers(self._received, self._valid)
-        return [*found, *(message for some in there for message in some)]
+        return [*found, *(message for some in there for message in some or ())]
 
     async def wait(self, deadline_ms: int) -> list[Message]:
         """What the first of the other places gives that has something; nothing when it is worth
@@ -130,7 +130,10 @@ class _Fanout:
 
     async def _look_here(self, budget: Budget) -> list[Message]:
         self.has_heard = self.has_heard or bool(self._queue.shards)
-        self._received = await receive_here(self._service, self._queue, self._valid, budget)
+        request = self._service.identity(self._call)
+        self._received = await receive_here(
+            self._service, self._queue, request, self._valid, budget
+        )
         return answers(self._received, self._valid)
 
     async def _look_there(self, places: Sequence[Group], budget: Budget) -> list[Message]:
@@ -200,7 +203,8 @@ class _Fanout:
             return error
 
     async def _take(self, place: Group, claim: int, count: int) -> list[Message]:
-        part = parts.Take(*identity_of(self._queue), claim, count, self._valid)
+        request = self._service.identity(self._call)
+        part = parts.Take(*identity_of(self._queue), request, claim, count, self._valid)
         try:
             messages: list[Message] = await self._service.ask(place, part)
         except NotLed:

@@ -11,66 +11,79 @@ from fastnode.queue.digest import body_md5, content_deduplication_id
 from fastnode.queue.fifo_live import FifoQueue
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.message_attributes import MessageExtras, encode_extras
-from fastnode.queue.parts import Send, Sent
-from fastnode.queue.places import at_partition, by_partition, identity_of, in_partitions
+from fastnode.queue.parts import Find, Send, Sent
+from fastnode.queue.places import at_partition, by_partition, in_partitions, of_call
+from fastnode.queue.repeats import Landed, find, request_at
 from fastnode.queue.service import Service
 from fastnode.queue.validate import ValidSend
 from fastnode.store.group import Waiting
 
 _ID_BYTES: Final = 16
+# An entry with the number that it has in its call.
+Numbered = tuple[int, ValidSend]
 
 
-def sequence_number(queue: LiveQueue, position: int) -> str:
+def sequence_number(partition: int, position: int) -> str:
     """Rises with the log, is unique in the queue and needs no counter."""
-    partition = queue.partition if queue.partition > 0 else 0
+    partition = max(partition, 0)
     return f"{(position >> 16) * 512 + partition * 16 + (position & 0xFFFF):020d}"
 
 
 async def store(
-    service: Service, queue: LiveQueue, call: Call, messages: Sequence[ValidSend]
-) -> list[Sent]:
-    """One transaction for each partition; on return everything in the answer is durable."""
-    sender, numbered = call.caller.sender_id, list(enumerate(messages))
-    parts = by_partition(numbered, lambda item: queue.partition_for(item[1].extras.group_id or ""))
+    service: Service, queue: LiveQueue, call: Call, messages: Sequence[Numbered]
+) -> list[Sent | None]:
+    """One transaction for each partition; on return everything in the answer is durable. None for
+    an entry that an earlier attempt of the call has refused.
+    """
+    parts = by_partition(messages, lambda item: queue.partition_for(item[1].extras.group_id or ""))
     results = await in_partitions(
-        _store_at(service, queue, partition, sender, some) for partition, some in parts.items()
+        _store_at(service, queue, call, partition, some) for partition, some in parts.items()
     )
     sent = {
         number: one
         for some, part in zip(parts.values(), results, strict=True)
         for (number, _), one in zip(some, part, strict=True)
     }
-    return [sent[number] for number in range(len(messages))]
+    return [sent[number] for number, _ in messages]
 
 
 async def _store_at(
     service: Service,
     queue: LiveQueue,
+    call: Call,
     partition: int,
-    sender: str,
-    messages: Sequence[tuple[int, ValidSend]],
-) -> Sequence[Sent]:
+    messages: Sequence[Numbered],
+) -> Sequence[Sent | None]:
+    sender = call.caller.sender_id
     return await at_partition(
         service,
         queue,
         partition,
-        lambda shard: store_in(service, shard, sender, messages),
-        lambda: Send(*identity_of(queue), partition, sender, list(messages)),
+        lambda shard: store_in(service, shard, call, sender, messages),
+        lambda: Send(*of_call(service, call, queue), partition, sender, list(messages)),
         lambda sent: sent,
     )
 
 
 async def store_in(
-    service: Service, queue: LiveQueue, sender: str, messages: Sequence[tuple[int, ValidSend]]
-) -> list[Sent]:
-    """Entries keep the number that they have in the call."""
+    service: Service, queue: LiveQueue, call: Call, sender: str, messages: Sequence[Numbered]
+) -> list[Sent | None]:
     assert isinstance(queue, FifoQueue)
-    queue.group.require_room()
+    request = request_at(service.identity(call), queue.partition)
+    landed = await find(queue.group, request)
+    if landed is None:
+        queue.group.require_room()
     keys = [_dedup_key(queue, valid) for _, valid in messages]
     while (blocked := queue.group.latches.wait_for(keys)) is not None:
         await blocked
     originals = _originals(queue, keys)
-    request, stamps = service.new_request(), queue.group.stamp()
+    if landed is not None:
+        return [
+            sent_before(landed, queue.partition, entry, valid.body)
+            or _original(queue, originals[key], valid)
+            for key, (entry, valid) in zip(keys, messages, strict=True)
+        ]
+    stamps = queue.group.stamp(request)
     drafts: dict[bytes, FifoDraft] = {}
     for key, (entry, valid) in zip(keys, messages, strict=True):
         original = originals[key]
@@ -80,19 +93,43 @@ async def store_in(
     if drafts:
         outcome = Suspension()
         new = tuple(drafts.values())
-        planned = submit(queue, request, stamps, sender, new, outcome)
+        planned = submit(queue, (request, call.retention), stamps, sender, new, outcome)
         await outcome
         queue.sent(new, planned)
         sent = dict(zip(drafts, planned, strict=True))
     return [
-        _answer(queue, sent.get(key), originals[key], valid.body)
+        _answer(queue, sent[key]) if key in sent else _original(queue, originals[key], valid)
         for key, (_, valid) in zip(keys, messages, strict=True)
     ]
 
 
+async def landed_at(
+    service: Service, queue: LiveQueue, call: Call, group_id: str, number: int, body: bytes
+) -> Sent | None:
+    """What an entry became in an earlier attempt of the call, if it took effect."""
+    partition = queue.partition_for(group_id)
+    request = request_at(service.identity(call), partition)
+    landed = await at_partition(
+        service,
+        queue,
+        partition,
+        lambda shard: find(shard.group, request),
+        lambda: Find(*of_call(service, call, queue), partition),
+        lambda found: None if found is None else Landed(request, *found),
+    )
+    return None if landed is None else sent_before(landed, partition, number, body)
+
+
+def sent_before(landed: Landed, partition: int, number: int, body: bytes) -> Sent | None:
+    if not landed.has(number):
+        return None
+    sequence = sequence_number(partition, landed.position(number))
+    return Sent(landed.message_id(number), body_md5(body), sequence)
+
+
 def submit(
     queue: FifoQueue,
-    request: bytes,
+    identity: tuple[bytes, int],
     stamps: tuple[int, int],
     sender: str,
     drafts: Sequence[FifoDraft],
@@ -100,7 +137,10 @@ def submit(
 ) -> list[PlannedSend]:
     """Plan and submit messages of which none is a duplicate, under stamps just taken."""
     group, commit_ts = queue.group, stamps[1]
-    encoded, planned = native.plan_fifo_sends(request, *stamps, queue.send_keys, sender, drafts)
+    request, retention = identity
+    encoded, planned = native.plan_fifo_sends(
+        request, *stamps, retention, queue.send_keys, sender, drafts
+    )
     latched = tuple([draft[2] for draft in drafts])
     group.latches.hold(latched)
     for key in latched:
@@ -157,12 +197,21 @@ def _is_recent(original: bytes, now: int) -> bool:
     return (now >> 16) - (sent_at >> 16) < config.DEDUPLICATION_MS
 
 
-def _answer(
-    queue: LiveQueue, planned: PlannedSend | None, original: bytes | None, body: bytes
-) -> Sent:
-    if planned is not None:
-        return Sent(planned.message_id, planned.body_md5, sequence_number(queue, planned.position))
-    assert original is not None, "what is no new message is a duplicate"
+def _answer(queue: LiveQueue, planned: PlannedSend) -> Sent:
+    number = sequence_number(queue.partition, planned.position)
+    return Sent(planned.message_id, planned.body_md5, number)
+
+
+def _original(queue: LiveQueue, original: bytes | None, valid: ValidSend) -> Sent | None:
+    """What is no new message is a duplicate."""
+    if original is None:
+        return None
     position = int.from_bytes(original[_ID_BYTES:], "big")
     message_id = native.message_id_text(original[:_ID_BYTES])
-    return Sent(message_id, body_md5(body), sequence_number(queue, position))
+    return Sent(message_id, body_md5(valid.body), sequence_number(queue.partition, position))
+
+
+def original_of(queue: FifoQueue, valid: ValidSend) -> Sent | None:
+    """The message that this one would be a duplicate of."""
+    key = _dedup_key(queue, valid)
+    return _original(queue, _originals(queue, (key,))[key], valid)

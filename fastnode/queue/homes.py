@@ -11,7 +11,7 @@ from fastnode import native
 from fastnode.queue.caller import Caller
 from fastnode.queue.errors import SqsError
 from fastnode.queue.move_record import decode_handle
-from fastnode.queue.queue_url import is_account, is_queue_name, parse_arn
+from fastnode.queue.queue_url import is_account, is_fifo_name, is_queue_name, parse_arn
 from fastnode.queue.service import Service
 from fastnode.store.group import Group
 
@@ -26,8 +26,6 @@ _ABOUT_MESSAGES: Final = frozenset(
         "ChangeMessageVisibilityBatch",
     }
 )
-# No other queue has partitions.
-_FIFO_SUFFIX: Final = ".fifo"
 
 
 def home_of(service: Service, caller: Caller, action: str, request: Any) -> Group | None:
@@ -37,8 +35,9 @@ def home_of(service: Service, caller: Caller, action: str, request: Any) -> Grou
         return None
     groups = service.groups
     home = groups[native.home_group(native.queue_segment(*name), len(groups))]
-    if home.is_ready or action not in _ABOUT_MESSAGES or not name[2].endswith(_FIFO_SUFFIX):
+    if home.is_ready or action not in _ABOUT_MESSAGES or not is_fifo_name(name[2]):
         return home
+    # No other queue has partitions.
     queue = service.find(*name)
     return None if queue is not None and queue.record.partition_groups else home
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from fastnode.flow import Suspension
+from fastnode.queue.caller import Call
 
 # Deadlines of waiters that were woken stay behind; this many are not worth a clean-up.
 _SLACK: Final = 64
@@ -37,6 +38,27 @@ class Waiter(Suspension):
         """The client has gone: end the wait, take nothing."""
         if not self.is_done:
             self.resume(False)
+
+
+class Polls:
+    """Receives at work, by the identity of their calls. A client that repeats one does not wait for
+    the answer of the older attempt any more, even if nobody has noticed that it is gone.
+    """
+
+    __slots__ = ("_calls",)
+
+    def __init__(self) -> None:
+        self._calls: dict[bytes, Call] = {}
+
+    def begin(self, request: bytes, call: Call) -> None:
+        older = self._calls.get(request)
+        if older is not None and older.on_gone is not None:
+            older.leave()
+        self._calls[request] = call
+
+    def end(self, request: bytes, call: Call) -> None:
+        if self._calls.get(request) is call:
+            del self._calls[request]
 
 
 class Waiters:

@@ -19,8 +19,10 @@ from fastnode.queue.partition_admin import open_partition, renew_partition
 from fastnode.queue.partitions import PartitionedQueue
 from fastnode.queue.parts import Part
 from fastnode.queue.receipt import open_receipt
+from fastnode.queue.receive_again import landed_here
 from fastnode.queue.receive_answer import answers
 from fastnode.queue.receive_one import redelivered
+from fastnode.queue.repeats import find, request_at
 from fastnode.queue.service import Service
 from fastnode.queue.visibility import Change, change_in
 from fastnode.store.keyspace import QueueKeys, encode_position, split_position
@@ -94,24 +96,36 @@ async def _shard(service: Service, part: parts.OfQueue, partition: int) -> LiveQ
     return shard
 
 
-async def _send(worker: PartWorker, part: parts.Send, _call: Call) -> list[parts.Sent]:
-    shard = await _shard(worker.service, part, part.partition)
-    return await store_in(worker.service, shard, part.sender, part.messages)
+async def _of_call(service: Service, part: parts.OfCall, call: Call) -> LiveQueue:
+    call.request, call.retention = part.request, part.retention
+    return await _shard(service, part, part.partition)
 
 
-async def _delete(worker: PartWorker, part: parts.Delete, _call: Call) -> dict[str, parts.Refusal]:
-    shard = await _shard(worker.service, part, part.partition)
-    opened = [open_receipt(shard, handle) for handle in part.handles]
-    refused = await delete_in(worker.service, shard, opened)
+async def _find(worker: PartWorker, part: parts.Find, call: Call) -> tuple[int, int] | None:
+    shard = await _of_call(worker.service, part, call)
+    landed = await find(shard.group, request_at(call.request, shard.partition))
+    return None if landed is None else (landed.commit_ts, landed.mask)
+
+
+async def _send(worker: PartWorker, part: parts.Send, call: Call) -> list[parts.Sent | None]:
+    shard = await _of_call(worker.service, part, call)
+    return await store_in(worker.service, shard, call, part.sender, part.messages)
+
+
+async def _delete(worker: PartWorker, part: parts.Delete, call: Call) -> dict[str, parts.Refusal]:
+    shard = await _of_call(worker.service, part, call)
+    opened = [(number, open_receipt(shard, handle)) for number, handle in part.handles]
+    refused = await delete_in(worker.service, shard, call, opened)
     return {handle: _refusal(error) for handle, error in refused.items()}
 
 
-async def _change(
-    worker: PartWorker, part: parts.Change, _call: Call
-) -> list[parts.Refusal | None]:
-    shard = await _shard(worker.service, part, part.partition)
-    changes = [Change(open_receipt(shard, handle), seconds) for handle, seconds in part.changes]
-    refused = await change_in(worker.service, shard, changes)
+async def _change(worker: PartWorker, part: parts.Change, call: Call) -> list[parts.Refusal | None]:
+    shard = await _of_call(worker.service, part, call)
+    changes = [
+        Change(number, open_receipt(shard, handle), seconds)
+        for number, handle, seconds in part.changes
+    ]
+    refused = await change_in(worker.service, shard, call, changes)
     return [None if error is None else _refusal(error) for error in refused]
 
 
@@ -148,7 +162,7 @@ async def _claim(worker: PartWorker, part: parts.Claim, call: Call) -> parts.Cla
 
 
 async def _take(worker: PartWorker, part: parts.Take, _call: Call) -> list[Message]:
-    received = await worker.claims.take(part.claim, part.count, part.valid)
+    received = await worker.claims.take(part.claim, part.count, part.request, part.valid)
     return answers(received, part.valid)
 
 
@@ -156,8 +170,12 @@ async def _give_back(worker: PartWorker, part: parts.GiveBack, _call: Call) -> N
     await worker.claims.give_back(part.claim)
 
 
-async def _redeliver(worker: PartWorker, part: parts.Redeliver, _call: Call) -> list[Message]:
+async def _redeliver(
+    worker: PartWorker, part: parts.Redeliver, _call: Call
+) -> list[Message] | None:
     queue = await _queue(worker.service, part)
+    if part.request:
+        return await landed_here(worker.service, queue, part.request, part.valid)
     return answers(await redelivered(worker.service, queue, part.valid), part.valid)
 
 
@@ -165,6 +183,7 @@ _HANDLERS: Final[dict[type[Part], Handler]] = {
     parts.Barrier: _barrier,
     parts.Deliver: _deliver,
     parts.Follow: _follow,
+    parts.Find: _find,
     parts.Send: _send,
     parts.Delete: _delete,
     parts.Change: _change,

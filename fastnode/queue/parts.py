@@ -41,10 +41,25 @@ class OfQueue(Part, frozen=True):
     incarnation: int
 
 
-class Send(OfQueue, frozen=True):
-    """Messages for one partition, with the number that each has in its call."""
+class OfCall(OfQueue, frozen=True):
+    """Base of parts that carry a client's answer: the identity of the call, and how long it is
+    remembered. What a part says has a number is numbered as in the call.
+    """
 
+    request: bytes
+    retention: int
     partition: int
+
+
+class Find(OfCall, frozen=True):
+    """→ when the call landed in the partition, and with which entries; None if it has not."""
+
+
+class Send(OfCall, frozen=True):
+    """Messages for one partition, with their numbers → what became of each; None for one that an
+    earlier attempt has refused.
+    """
+
     sender: str
     messages: list[tuple[int, ValidSend]]
 
@@ -54,21 +69,19 @@ class Sent(Struct, frozen=True, array_like=True, gc=False):
 
     message_id: str
     body_md5: str
-    sequence_number: str
+    sequence_number: str | None = None
 
 
-class Delete(OfQueue, frozen=True):
-    """Handles of one partition → the refusals, by handle."""
+class Delete(OfCall, frozen=True):
+    """Handles of one partition, with their numbers → the refusals, by handle."""
 
-    partition: int
-    handles: list[str]
+    handles: list[tuple[int, str]]
 
 
-class Change(OfQueue, frozen=True):
-    """Handles of one partition and seconds → for each a refusal or None."""
+class Change(OfCall, frozen=True):
+    """Numbers, handles of one partition and seconds → for each a refusal or None."""
 
-    partition: int
-    changes: list[tuple[str, int]]
+    changes: list[tuple[int, str, int]]
 
 
 class Refusal(Struct, frozen=True, array_like=True, gc=False):
@@ -127,8 +140,11 @@ class Claimed(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Take(OfQueue, frozen=True):
-    """Deliver the first `count` messages of a claim and give back the rest."""
+    """Deliver the first `count` messages of a claim and give back the rest, for a call of that
+    identity.
+    """
 
+    request: bytes
     claim: int
     count: int
     valid: ValidReceive
@@ -141,8 +157,11 @@ class GiveBack(Part, frozen=True):
 
 
 class Redeliver(OfQueue, frozen=True):
-    """What a receive with the same attempt id took from the partitions that the node leads."""
+    """What a receive of that identity, or without one of the same attempt id, took from the
+    partitions that the node leads. None: nothing has landed; empty: it is not as it was any more.
+    """
 
+    request: bytes
     valid: ValidReceive
 
 
@@ -150,7 +169,8 @@ class Redeliver(OfQueue, frozen=True):
 ANSWERS: Final[dict[type[Part], Any]] = {
     Barrier: int,
     Deliver: list[bytes],
-    Send: list[Sent],
+    Find: tuple[int, int] | None,
+    Send: list[Sent | None],
     Delete: dict[str, Refusal],
     Change: list[Refusal | None],
     Count: tuple[int, int, int],
@@ -160,11 +180,12 @@ ANSWERS: Final[dict[type[Part], Any]] = {
     Claim: Claimed,
     Take: list[Message],
     GiveBack: None,
-    Redeliver: list[Message],
+    Redeliver: list[Message] | None,
 }
 ANY_PART: Final = (
     Barrier
     | Deliver
+    | Find
     | Send
     | Delete
     | Change

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from fastnode import config
 from fastnode.errors import NotLed, PlanAgain, Unavailable
 from fastnode.flow import Suspension, gather
+from fastnode.queue.caller import Call
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.parts import Part
 from fastnode.queue.service import Service
@@ -22,6 +23,11 @@ Work = Coroutine[Suspension, Any, R]
 def identity_of(queue: LiveQueue) -> tuple[bytes, int]:
     """How parts name the queue: see `parts.OfQueue`."""
     return queue.keys.segment, queue.record.incarnation
+
+
+def of_call(service: Service, call: Call, queue: LiveQueue) -> tuple[bytes, int, bytes, int]:
+    """How parts name the queue and the call: see `parts.OfCall`."""
+    return *identity_of(queue), service.identity(call), call.retention
 
 
 def by_partition(items: Iterable[T], partition_of: Callable[[T], int]) -> dict[int, list[T]]:

@@ -18,6 +18,7 @@ _ARN_MATCH: Final = re.compile(r"arn:[a-z-]+:sqs:([a-z0-9-]{1,32}):([0-9]{12}):(
 _ACCOUNT_MATCH: Final = re.compile(r"[0-9]{12}").fullmatch
 
 _NAME_LENGTH_MAX: Final = 80
+_FIFO_SUFFIX: Final = ".fifo"
 _PARTITIONS: Final = (("cn-", "aws-cn"), ("us-gov-", "aws-us-gov"))
 
 _STANDARD_NAME_TEXT: Final = (
@@ -42,6 +43,10 @@ def resolve(queue_url: str | None) -> tuple[str | None, str]:
 
 def is_queue_name(name: str) -> bool:
     return _ANY_MATCH(name) is not None
+
+
+def is_fifo_name(name: str) -> bool:
+    return name.endswith(_FIFO_SUFFIX)
 
 
 def is_account(account: str) -> bool:

@@ -9,6 +9,7 @@ from fastnode.queue.api import ReceiveMessageRequest, ReceiveMessageResponse
 from fastnode.queue.caller import Call
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.partitions import PartitionedQueue
+from fastnode.queue.receive_again import received_before
 from fastnode.queue.receive_answer import answers
 from fastnode.queue.receive_one import (
     Budget,
@@ -29,10 +30,28 @@ async def receive_message(
     service: Service, call: Call, request: ReceiveMessageRequest
 ) -> ReceiveMessageResponse:
     queue = await service.queue(call, request.queue_url)
+    identity = call.request
+    if not identity:
+        return await _received(service, call, queue, request)
+    service.polls.begin(identity, call)
+    try:
+        messages = await received_before(service, call, queue, request)
+        if messages is not None:
+            return ReceiveMessageResponse(messages)
+        return await _received(service, call, queue, request)
+    finally:
+        service.polls.end(identity, call)
+
+
+async def _received(
+    service: Service, call: Call, queue: LiveQueue, request: ReceiveMessageRequest
+) -> ReceiveMessageResponse:
     if queue.throttle is not None:
         queue.throttle.charge_receive(1, queue.group.now() >> 16)
     valid = validate.receive_message(request, queue.settings)
-    deadline_ms = (queue.group.now() >> 16) + valid.wait_seconds * 1000
+    # A node that repeats a receive has waited for its messages before.
+    wait_ms = 0 if call.is_reused else valid.wait_seconds * 1000
+    deadline_ms = (queue.group.now() >> 16) + wait_ms
     again = await _repeated(service, queue, valid)
     if again:
         return ReceiveMessageResponse(answers(again, valid))
@@ -43,7 +62,8 @@ async def receive_message(
             messages = await fanout.receive(service, call, queue, valid, deadline_ms)
             return ReceiveMessageResponse(messages)
         budget = Budget(valid.messages_max)
-        received = await receive_here(service, queue, valid, budget)
+        identity = service.identity(call)
+        received = await receive_here(service, queue, identity, valid, budget)
         service.fanout.add(budget.visited, budget.rows, budget.nanoseconds)
         if call.wants_explanation:
             call.explanation = budget.explain()

@@ -81,5 +81,5 @@ def _system_attributes(
     values = ((n, of(taken, state, extras)) for n, of in _SYSTEM_VALUES.items() if n in names)
     shown = {name: value for name, value in values if value is not None}
     if queue.settings.is_fifo and _SEQUENCE_NUMBER in names:
-        shown[_SEQUENCE_NUMBER] = sequence_number(queue, taken.position)
+        shown[_SEQUENCE_NUMBER] = sequence_number(queue.partition, taken.position)
     return shown

@@ -10,12 +10,14 @@ from fastnode.errors import OperationError
 from fastnode.flow import Suspension, gather
 from fastnode.native import MessageState
 from fastnode.queue import attempts, dead_letters
+from fastnode.queue.caller import RECEIVES
 from fastnode.queue.choice import Choice, Taken
 from fastnode.queue.errors import too_many_in_flight
 from fastnode.queue.fair import plan_unfiling
 from fastnode.queue.live import TIMER_RECEIVED, LiveQueue
 from fastnode.queue.partitions import PartitionedQueue
 from fastnode.queue.plans import plan_claim, plan_removal, plan_touch, unreceived_state
+from fastnode.queue.repeats import request_at
 from fastnode.queue.service import Service
 from fastnode.queue.timers import Timer
 from fastnode.queue.validate import ValidReceive
@@ -59,13 +61,17 @@ class Budget:
 
 
 async def receive_here(
-    service: Service, queue: LiveQueue, valid: ValidReceive, budget: Budget
+    service: Service, queue: LiveQueue, request: bytes, valid: ValidReceive, budget: Budget
 ) -> list[Received]:
-    """What the queue has to give now, from all of its partitions together."""
+    """What the queue has to give now, from all of its partitions together, to the call of that
+    identity.
+    """
     if not isinstance(queue, PartitionedQueue):
-        return [await receive_now(service, queue, valid, budget)]
+        return [await receive_now(service, queue, request, valid, budget)]
     shards = [shard for shard in queue.rotated() if shard.has_available()]
-    parts = await gather(_receive_or_error(service, shard, valid, budget) for shard in shards)
+    parts = await gather(
+        _receive_or_error(service, shard, request, valid, budget) for shard in shards
+    )
     received = [part for part in parts if isinstance(part, Received)]
     for part in parts:
         if isinstance(part, OperationError) and not any(one.messages for one in received):
@@ -74,11 +80,11 @@ async def receive_here(
 
 
 async def _receive_or_error(
-    service: Service, shard: LiveQueue, valid: ValidReceive, budget: Budget
+    service: Service, shard: LiveQueue, request: bytes, valid: ValidReceive, budget: Budget
 ) -> Received | OperationError:
     """A partition that fails must not cost the client what others have given."""
     try:
-        return await receive_now(service, shard, valid, budget)
+        return await receive_now(service, shard, request, valid, budget)
     except OperationError as error:
         return error
 
@@ -99,10 +105,10 @@ async def redelivered(service: Service, queue: LiveQueue, valid: ValidReceive) -
 
 
 async def receive_now(
-    service: Service, queue: LiveQueue, valid: ValidReceive, budget: Budget
+    service: Service, queue: LiveQueue, request: bytes, valid: ValidReceive, budget: Budget
 ) -> Received:
     """What the queue, or one partition, has to give now."""
-    txn = queue.group.begin(service.new_request())
+    txn = queue.group.begin(request_at(request, queue.partition), RECEIVES)
     dead = dead_letters.destination(service, queue)
     choice = choose(queue, txn.commit_ts, valid, budget, dead.receives_max if dead else 0)
     if not choice.all:
@@ -127,6 +133,9 @@ async def commit(
         # Their queue has gone since they were chosen: the next receive delivers them as usual.
         queue.give_back(Choice([], [], choice.dead))
         choice = choice._replace(dead=[])
+    if not choice.messages:
+        # The call has no answer yet, and its identity is for the transaction that gives it one.
+        txn.request = service.new_request()
     states = _plan_deliveries(queue, txn, choice, valid)
     letters = dead_letters.plan(queue, dead, txn, choice.dead) if dead else []
     claimed = plan_claim(queue, txn, choice)
@@ -199,6 +208,7 @@ def _plan_deliveries(
     queue: LiveQueue, txn: Txn, choice: Choice, valid: ValidReceive
 ) -> list[MessageState]:
     states = [_plan(queue, txn, taken, valid) for taken in choice.messages]
+    txn.mask = (1 << len(states)) - 1
     for taken in choice.expired:
         plan_removal(queue, txn, taken.position, taken.state, taken.record)
     received = [taken for taken in choice.messages if taken.state is None or not taken.state.nonce]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fastnode import native
 from fastnode.flow import Suspension
 from fastnode.native import MESSAGE_DELAYED, MESSAGE_FILED, PlannedSend
-from fastnode.queue import batch, fifo_send, validate
+from fastnode.queue import batch, fifo_send, repeats, validate
 from fastnode.queue.api import (
     SendMessageBatchRequest,
     SendMessageBatchResponse,
@@ -16,11 +16,21 @@ from fastnode.queue.api import (
 )
 from fastnode.queue.caller import Call
 from fastnode.queue.digest import attributes_md5
+from fastnode.queue.errors import SqsError
 from fastnode.queue.fair import plan_filing
 from fastnode.queue.fair_shares import NOBODY
+from fastnode.queue.fifo_send import Numbered
 from fastnode.queue.live import TIMER_DELAYED, LiveQueue
 from fastnode.queue.message_attributes import encode_extras
 from fastnode.queue.parts import Sent
+from fastnode.queue.repeats import not_landed, repeatable
+from fastnode.queue.send_again import (
+    batch_sent_before,
+    response_of,
+    result_of,
+    sent_before,
+    sent_to_partition,
+)
 from fastnode.queue.service import Service
 from fastnode.queue.timers import Timer
 from fastnode.queue.validate import ValidSend
@@ -28,51 +38,62 @@ from fastnode.store.group import Waiting
 from fastnode.store.txn import Txn
 
 
+@repeatable(sent_before)
 async def send_message(
     service: Service, call: Call, request: SendMessageRequest
 ) -> SendMessageResponse:
     queue = await service.queue(call, request.queue_url)
     if queue.throttle is not None:
         queue.throttle.charge_send(1, queue.group.now() >> 16)
-    valid = validate.send_message(request, queue.settings, call.trace_header)
-    if queue.settings.is_fifo:
-        (sent,) = await fifo_send.store(service, queue, call, (valid,))
-        return SendMessageResponse(
-            sent.message_id,
-            sent.body_md5,
-            attributes_md5(valid.extras.attributes),
-            attributes_md5(valid.system_attributes),
-            sent.sequence_number,
-        )
-    (stored,) = await _store(service, queue, call, (valid,))
+    try:
+        valid = validate.send_message(request, queue.settings, call.trace_header)
+    except SqsError:
+        sent = await sent_to_partition(service, queue, call, request, 0)
+        if sent is None:
+            raise
+        return response_of(request, sent)
+    (stored,) = await _stored(service, queue, call, ((0, valid),))
+    if stored is None:
+        raise not_landed()
     return SendMessageResponse(
         stored.message_id,
         stored.body_md5,
         attributes_md5(valid.extras.attributes),
         attributes_md5(valid.system_attributes),
+        stored.sequence_number if isinstance(stored, Sent) else None,
     )
 
 
+@repeatable(batch_sent_before)
 async def send_message_batch(
     service: Service, call: Call, request: SendMessageBatchRequest
 ) -> SendMessageBatchResponse:
     queue = await service.queue(call, request.queue_url)
-    accepted, failed = batch.send_message_batch(request, queue.settings, call.trace_header)
+    accepted, refused = batch.send_message_batch(request, queue.settings, call.trace_header)
     if queue.throttle is not None:
-        queue.throttle.charge_send(len(accepted) + len(failed), queue.group.now() >> 16)
-    stored: Sequence[PlannedSend | Sent] = ()
+        queue.throttle.charge_send(len(accepted) + len(refused), queue.group.now() >> 16)
+    results: dict[int, SendMessageBatchResultEntry] = {}
+    for number, _ in refused if call.is_repeated else ():
+        entry = (request.entries or ())[number]
+        sent = await sent_to_partition(service, queue, call, entry, number)
+        if sent is not None:
+            results[number] = result_of(entry, sent)
+    failed = [refusal for number, refusal in refused if number not in results]
+    stored: Sequence[PlannedSend | Sent | None] = ()
     if accepted:
-        stored = await _stored(service, queue, call, [valid for _, valid in accepted])
-    successful = [
-        _result(entry_id, valid, message)
-        for (entry_id, valid), message in zip(accepted, stored, strict=True)
-    ]
-    return SendMessageBatchResponse(successful, failed)
+        messages = [(number, valid) for number, _, valid in accepted]
+        stored = await _stored(service, queue, call, messages)
+    for (number, entry_id, valid), message in zip(accepted, stored, strict=True):
+        if message is None:
+            failed.append(repeats.failed(entry_id))
+        else:
+            results[number] = _result(entry_id, valid, message)
+    return SendMessageBatchResponse([results[number] for number in sorted(results)], failed)
 
 
 async def _stored(
-    service: Service, queue: LiveQueue, call: Call, messages: Sequence[ValidSend]
-) -> Sequence[PlannedSend | Sent]:
+    service: Service, queue: LiveQueue, call: Call, messages: Sequence[Numbered]
+) -> Sequence[PlannedSend | Sent | None]:
     if queue.settings.is_fifo:
         return await fifo_send.store(service, queue, call, messages)
     return await _store(service, queue, call, messages)
@@ -96,39 +117,40 @@ def _result(
 
 
 async def _store(
-    service: Service, queue: LiveQueue, call: Call, messages: Sequence[ValidSend]
+    service: Service, queue: LiveQueue, call: Call, messages: Sequence[Numbered]
 ) -> Sequence[PlannedSend]:
     """One transaction for the whole call; on return the messages are durable."""
     queue.group.require_room()
-    has_tenants = any(valid.extras.group_id is not None for valid in messages)
-    if has_tenants or queue.tenants is not None or any(valid.delay_seconds for valid in messages):
+    has_tenants = any(valid.extras.group_id is not None for _, valid in messages)
+    if has_tenants or queue.tenants is not None or any(one.delay_seconds for _, one in messages):
         return await _store_indexed(service, queue, call, messages, has_tenants=has_tenants)
-    drafts = [(encode_extras(valid.extras), valid.body) for valid in messages]
-    outcome = Suspension()
-    planned = submit_plain(service, queue, call.caller.sender_id, drafts, outcome)
+    drafts = [(number, encode_extras(valid.extras), valid.body) for number, valid in messages]
+    outcome, identity = Suspension(), (service.identity(call), call.retention)
+    planned = submit_plain(queue, identity, call.caller.sender_id, drafts, outcome)
     await outcome
     queue.added(planned)
     return planned
 
 
 def submit_plain(
-    service: Service,
     queue: LiveQueue,
+    identity: tuple[bytes, int],
     sender: str,
-    drafts: Sequence[tuple[bytes, bytes]],
+    drafts: Sequence[tuple[int, bytes, bytes]],
     waiting: Waiting,
 ) -> list[PlannedSend]:
-    """Plan and submit messages that are not delayed, each (extras, body), in one step.
+    """Plan and submit messages that are not delayed, each (number, extras, body), in one step.
 
     `OperationError` if nothing can be planned now; then nothing was submitted.
     """
     keys, group = queue.messages, queue.group
-    request = service.new_request()
-    start_ts, commit_ts = group.stamp()
+    request, retention = identity
+    start_ts, commit_ts = group.stamp(request)
     encoded, planned = native.plan_sends(
         request,
         start_ts,
         commit_ts,
+        retention,
         queue.keys.generation,
         keys.total,
         keys.data,
@@ -143,22 +165,22 @@ async def _store_indexed(
     service: Service,
     queue: LiveQueue,
     call: Call,
-    messages: Sequence[ValidSend],
+    messages: Sequence[Numbered],
     *,
     has_tenants: bool,
 ) -> Sequence[PlannedSend]:
     """As `_store`, for messages of which some have state and a timer from the start, or are filed
     under their tenants.
     """
-    txn = queue.group.begin(service.new_request())
+    txn = queue.group.begin(service.identity(call), call.retention)
     if has_tenants:
         queue.tell_tenants_apart(txn.commit_ts)
     txn.check(queue.keys.generation)
-    txn.mask = (1 << len(messages)) - 1
+    txn.mask = sum(1 << number for number, _ in messages)
     sender = call.caller.sender_id
-    planned = [_plan(queue, txn, entry, valid, sender) for entry, valid in enumerate(messages)]
+    planned = [_plan(queue, txn, entry, valid, sender) for entry, valid in messages]
     txn.add(queue.messages.total, len(planned))
-    delays = [valid.delay_seconds for valid in messages]
+    delays = [valid.delay_seconds for _, valid in messages]
     txn.add(queue.messages.delayed, sum(1 for delay in delays if delay))
     await queue.group.submit(txn)
     undelayed: list[PlannedSend] = []

@@ -12,18 +12,19 @@ from fastnode.flow import Suspension
 from fastnode.queue import parts
 from fastnode.queue.attributes import is_fifo_queue
 from fastnode.queue.caller import Call, Caller
-from fastnode.queue.errors import queue_does_not_exist
+from fastnode.queue.errors import SqsError, queue_does_not_exist
 from fastnode.queue.fanout_meter import FanoutMeter
 from fastnode.queue.fifo_live import FifoQueue
 from fastnode.queue.inbox import deliver
 from fastnode.queue.live import LiveQueue
-from fastnode.queue.long_poll import Alarm
+from fastnode.queue.long_poll import Alarm, Polls
 from fastnode.queue.move_runner import MoveTasks
 from fastnode.queue.outbox import Numbered, Outbox, Queues
 from fastnode.queue.partition_groups import spread_partitions
 from fastnode.queue.partitions import PartitionedQueue
 from fastnode.queue.policy_access import require_access
 from fastnode.queue.queue_url import resolve
+from fastnode.queue.retry import Gates
 from fastnode.queue.standard_live import StandardQueue
 from fastnode.store.group import Group
 from fastnode.store.keyspace import QueueKeys, encode_position, split_position
@@ -77,6 +78,8 @@ class Service:
         self.outbox = Outbox(self, self._deliver)
         self.move_tasks = MoveTasks(self, self.outbox)
         self.fanout = FanoutMeter()
+        self.gates = Gates()
+        self.polls = Polls()
         for group in groups:
             group.on_ready = self._begin_leading
             group.on_lost = self._end_leading
@@ -114,8 +117,28 @@ class Service:
                     del memory[key]
 
     def new_request(self) -> bytes:
-        """The identity of one call, for its whole life."""
+        """The identity of a transaction that carries no client's answer."""
         return self._ids.take(16)
+
+    def identity(self, call: Call) -> bytes:
+        """The identity of a call, for its whole life."""
+        if not call.request:
+            call.request = self._ids.take(16)
+        return call.request
+
+    def home(self, caller: Caller, queue_url: str | None) -> Group | None:
+        """The group that remembers calls about a queue without partitions, be there such a queue or
+        not; None for what is no URL.
+        """
+        try:
+            account, name = self.resolve(queue_url)
+        except SqsError:
+            return None
+        key = account or caller.account, caller.region, name
+        queue = self._live.get(key)
+        if queue is not None:
+            return queue.group
+        return self.group_of(QueueKeys(*key)) if key[0] else None
 
     def new_secret(self) -> bytes:
         return self._ids.take(16)

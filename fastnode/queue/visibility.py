@@ -16,31 +16,59 @@ from fastnode.queue.api import (
 from fastnode.queue.caller import Call
 from fastnode.queue.errors import SqsError, message_not_changeable, visibility_beyond_limit
 from fastnode.queue.live import TIMER_RECEIVED, LiveQueue
-from fastnode.queue.places import at_partition, by_partition, identity_of, in_partitions
+from fastnode.queue.places import at_partition, by_partition, in_partitions, of_call
 from fastnode.queue.plans import plan_touch
 from fastnode.queue.receipt import Delivery, Opened, delivery_of, open_receipt
+from fastnode.queue.repeats import (
+    Landed,
+    find,
+    not_landed,
+    repeatable,
+    request_at,
+    results_of,
+)
 from fastnode.queue.service import Service
 from fastnode.queue.timers import Timer
 from fastnode.queue.validate import ValidChange
 
 
 class Change(NamedTuple):
+    """`number` is that of the entry in its call."""
+
+    number: int
     opened: Opened
     timeout_seconds: int
 
 
+async def _changed_before(
+    _service: Service, _call: Call, _request: ChangeMessageVisibilityRequest, _landed: Landed
+) -> None:
+    """There is nothing else to say."""
+
+
+@repeatable(_changed_before)
 async def change_message_visibility(
     service: Service, call: Call, request: ChangeMessageVisibilityRequest
 ) -> None:
     queue = await service.queue(call, request.queue_url)
     if queue.throttle is not None:
         queue.throttle.charge_receive(1, queue.group.now() >> 16)
-    change = _open(queue, validate.change_message_visibility(request))
-    (error,) = await _change(service, queue, (change,))
+    change = _open(queue, 0, validate.change_message_visibility(request))
+    (error,) = await _change(service, queue, call, (change,))
     if error is not None:
         raise error
 
 
+async def _batch_changed_before(
+    _service: Service, _call: Call, request: ChangeMessageVisibilityBatchRequest, landed: Landed
+) -> ChangeMessageVisibilityBatchResponse:
+    successful, failed = results_of(request.entries or (), landed)
+    return ChangeMessageVisibilityBatchResponse(
+        [ChangeMessageVisibilityBatchResultEntry(entry_id) for entry_id in successful], failed
+    )
+
+
+@repeatable(_batch_changed_before)
 async def change_message_visibility_batch(
     service: Service, call: Call, request: ChangeMessageVisibilityBatchRequest
 ) -> ChangeMessageVisibilityBatchResponse:
@@ -50,15 +78,15 @@ async def change_message_visibility_batch(
     entries = batch.change_message_visibility_batch(request)
     if queue.throttle is not None:
         queue.throttle.charge_receive(len(entries), queue.group.now() >> 16)
-    for entry_id, valid in entries:
+    for number, (entry_id, valid) in enumerate(entries):
         if isinstance(valid, BatchResultErrorEntry):
             refusals[entry_id] = valid
             continue
         try:
-            opened[entry_id] = _open(queue, valid)
+            opened[entry_id] = _open(queue, number, valid)
         except SqsError as error:
             refusals[entry_id] = batch.failed_entry(entry_id, error)
-    reasons = await _change(service, queue, list(opened.values()))
+    reasons = await _change(service, queue, call, list(opened.values()))
     for entry_id, reason in zip(opened, reasons, strict=True):
         if reason is not None:
             refusals[entry_id] = batch.failed_entry(entry_id, reason)
@@ -68,51 +96,53 @@ async def change_message_visibility_batch(
     )
 
 
-def _open(queue: LiveQueue, valid: ValidChange) -> Change:
-    return Change(open_receipt(queue, valid.receipt_handle), valid.visibility_timeout_seconds)
+def _open(queue: LiveQueue, number: int, valid: ValidChange) -> Change:
+    opened = open_receipt(queue, valid.receipt_handle)
+    return Change(number, opened, valid.visibility_timeout_seconds)
 
 
 async def _change(
-    service: Service, queue: LiveQueue, changes: Sequence[Change]
+    service: Service, queue: LiveQueue, call: Call, changes: Sequence[Change]
 ) -> list[SqsError | None]:
     """One transaction for each partition; the reason why not, or None, for each change in its
     place.
     """
-    placed_at = by_partition(
-        enumerate(changes), lambda numbered: numbered[1].opened.receipt.partition
-    )
+    placed_at = by_partition(changes, lambda change: change.opened.receipt.partition)
     errors = await in_partitions(
-        _change_at(service, queue, partition, [change for _, change in some])
-        for partition, some in placed_at.items()
+        _change_at(service, queue, call, partition, some) for partition, some in placed_at.items()
     )
     placed = {
-        number: error
+        change.number: error
         for some, part in zip(placed_at.values(), errors, strict=True)
-        for (number, _), error in zip(some, part, strict=True)
+        for change, error in zip(some, part, strict=True)
     }
-    return [placed[number] for number in range(len(changes))]
+    return [placed[change.number] for change in changes]
 
 
 async def _change_at(
-    service: Service, queue: LiveQueue, partition: int, changes: Sequence[Change]
+    service: Service, queue: LiveQueue, call: Call, partition: int, changes: Sequence[Change]
 ) -> list[SqsError | None]:
     return await at_partition(
         service,
         queue,
         partition,
-        lambda shard: change_in(service, shard, changes),
+        lambda shard: change_in(service, shard, call, changes),
         lambda: parts.Change(
-            *identity_of(queue),
+            *of_call(service, call, queue),
             partition,
-            [(change.opened.handle, change.timeout_seconds) for change in changes],
+            [(one.number, one.opened.handle, one.timeout_seconds) for one in changes],
         ),
         lambda refused: [None if refusal is None else refusal.error for refusal in refused],
     )
 
 
 async def change_in(
-    service: Service, queue: LiveQueue, changes: Sequence[Change]
+    service: Service, queue: LiveQueue, call: Call, changes: Sequence[Change]
 ) -> list[SqsError | None]:
+    request = request_at(service.identity(call), queue.partition)
+    landed = await find(queue.group, request)
+    if landed is not None:
+        return [None if landed.has(change.number) else not_landed() for change in changes]
     deliveries = [delivery_of(queue, change.opened) for change in changes]
     while True:
         keys = [queue.messages.state_key(delivery.position) for delivery in deliveries]
@@ -123,7 +153,7 @@ async def change_in(
         # Whoever waited must not work on a queue that is gone.
         service.require(queue)
     stored = queue.group.get_many(keys) if keys else []
-    txn = queue.group.begin(service.new_request())
+    txn = queue.group.begin(request, call.retention)
     errors: list[SqsError | None] = []
     accepted: dict[int, tuple[MessageState, int]] = {}
     for change, delivery, state in zip(changes, deliveries, stored, strict=True):
@@ -135,6 +165,9 @@ async def change_in(
     if not accepted:
         return errors
     txn.check(queue.keys.generation)
+    txn.mask = sum(
+        1 << change.number for change, error in zip(changes, errors, strict=True) if error is None
+    )
     timers: list[Timer] = []
     for position, (old, timeout_seconds) in accepted.items():
         visible_at = txn.commit_ts + (timeout_seconds * 1000 << 16)

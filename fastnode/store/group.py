@@ -17,10 +17,10 @@ from fastnode.errors import (
     OperationError,
     Overloaded,
     PlanAgain,
-    Unavailable,
+    Unsettled,
 )
 from fastnode.flow import Suspension
-from fastnode.native import APPLIED, DUPLICATE, Transaction
+from fastnode.native import APPLIED, Transaction
 from fastnode.raft.groups import LEADER
 from fastnode.raft.lease import Reads, lease_ns
 from fastnode.store.apply import (
@@ -126,6 +126,16 @@ class Group:
         return self._term
 
     @property
+    def request_count(self) -> int:
+        """Of calls that landed and are remembered."""
+        return self._resolver.request_count
+
+    @property
+    def class_floors(self) -> list[int]:
+        """Of each class of requests, the commit up to which they are forgotten."""
+        return self._resolver.class_floors
+
+    @property
     def is_ready(self) -> bool:
         """The leader's barrier: nothing is planned before an entry of its term is applied."""
         return self._leads and self._position.term == self._term
@@ -167,11 +177,25 @@ class Group:
 
     # --- planning --------------------------------------------------------------------------
 
-    def begin(self, request: bytes) -> Txn:
-        return Txn(request, *self.stamp())
+    def landed(self, request: bytes) -> tuple[int, int] | None:
+        """Commit timestamp and mask of a call that took effect, as long as it is remembered."""
+        return self._resolver.find(request)
 
-    def stamp(self) -> tuple[int, int]:
+    def has_seen(self, request: bytes) -> bool:
+        """Whether the call has landed, or an attempt of it is on its way."""
+        return request in self._submitted or self._resolver.find(request) is not None
+
+    def attempted(self, request: bytes) -> Suspension | None:
+        """None unless an attempt of the call is on its way; then await it, and look again."""
+        return self.latches.wait(request) if request in self._submitted else None
+
+    def begin(self, request: bytes, retention: int = 0) -> Txn:
+        return Txn(request, *self.stamp(request), retention)
+
+    def stamp(self, request: bytes) -> tuple[int, int]:
         """Start and commit timestamp of a transaction that is planned and submitted at once."""
+        if self.has_seen(request):
+            raise PlanAgain("the call was here before")
         position = self._position
         if not self._leads or position.term != self._term:
             raise NotLed("the group has no leader here")
@@ -297,7 +321,7 @@ class Group:
         untaken = self._requests
         self._gathered, self._requests, self._gathered_bytes = [], [], 0
         self._fail(untaken, NotLed("the group has another leader"))
-        self._fail(list(self._submitted), Unavailable("the group lost its leader"))
+        self._fail(list(self._submitted), Unsettled("the group lost its leader"))
 
     def _release_reaching(self) -> None:
         applied = self._position.applied_index
@@ -347,11 +371,12 @@ class Group:
                 continue
             owner, latched, size = submitted
             self._submitted_bytes -= size
-            if latched:
-                waiting += self.latches.release(latched)
-            if outcome[0] == APPLIED or outcome[0] == DUPLICATE:
+            if latched or self.latches.has_waiters:
+                waiting += self.latches.release((*latched, transaction[0]))
+            if outcome[0] == APPLIED:
                 owner.resume(outcome)
             else:
+                # Of a duplicate the next plan finds what has landed.
                 owner.fail(PlanAgain("the state changed under the plan"))
         for suspension in waiting:
             suspension.resume()
@@ -361,7 +386,7 @@ class Group:
         for request in requests:
             owner, latched, size = self._submitted.pop(request)
             self._submitted_bytes -= size
-            waiting += self.latches.release(latched)
+            waiting += self.latches.release((*latched, request))
             owner.fail(error)
         for suspension in waiting:
             suspension.resume()

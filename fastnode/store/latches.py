@@ -45,7 +45,7 @@ class Latches:
             return None
         for key in keys:
             if key in held:
-                return self._wait(key)
+                return self.wait(key)
         return None
 
     def hold(self, keys: Sequence[bytes]) -> None:
@@ -79,7 +79,8 @@ class Latches:
         self._waiters -= len(expired)
         return expired
 
-    def _wait(self, key: bytes) -> Suspension:
+    def wait(self, key: bytes) -> Suspension:
+        """Until the key is released, by whoever is known to do so."""
         if self._waiters >= config.LATCH_WAITERS_MAX:
             raise Overloaded("too many calls wait for others to be applied")
         self._waiters += 1

@@ -27,11 +27,11 @@ class Txn:
         "writes",
     )
 
-    def __init__(self, request: bytes, start_ts: int, commit_ts: int) -> None:
+    def __init__(self, request: bytes, start_ts: int, commit_ts: int, retention: int = 0) -> None:
         self.request = request
         self.start_ts = start_ts
         self.commit_ts = commit_ts
-        self.retention = 0
+        self.retention = retention
         self.mask = 0
         self.reads: list[bytes] = []
         self.writes: list[tuple[int, bytes, bytes]] = []

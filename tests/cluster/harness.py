@@ -150,6 +150,13 @@ class Member(Node):
         assert code == 200, f"node {self.number} answers {code} {body!r}"
         return parse_gauge(name, body.decode())
 
+    def gates(self) -> set[int]:
+        """What its two gates of repeated calls are."""
+        page = fetch(self.admin_url, "/metrics")[1].decode()
+        found = re.findall(r"^fastnode_retry_gate{.*} (\d)$", page, re.MULTILINE)
+        assert len(found) == 2, page
+        return set(map(int, found))
+
     def voters(self) -> list[tuple[set[int], set[int]]]:
         """The voters and learners of each group, as far as this node knows."""
         code, body = fetch(self.admin_url, "/api/v1/cluster")

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.harness import Cluster, Member, eventually, run_command
+from tests.cluster.harness import (
+    Cluster,
+    Member,
+    eventually,
+    run_command,
+    static_cluster,
+    tolerant,
+)
 from tests.cluster.network import Loopback
 from tests.cluster.replicas import verify_replicas
 from tests.cluster.workload import under_load
@@ -59,6 +66,28 @@ def test_one_to_three_replace_and_back_to_three_under_load(cluster: Cluster) -> 
         join(cluster, 4)
         cluster.await_leaders()
     verify_replicas(cluster)
+
+
+def test_whoever_joins_opens_the_gates_again_and_whoever_was_removed_holds_nothing_back(
+    tmp_path: Path,
+) -> None:
+    with static_cluster(tmp_path, Loopback()) as cluster:
+        cluster.await_voters({1, 2, 3})
+        cluster.members[3].kill()
+        remove(cluster, 3)
+        join(cluster, 4)
+        eventually("all gates are open", tolerant(lambda: are_open(cluster)))
+        first = cluster.members[1]
+        assert first.stop() == 0
+        offset = len(first.stderr())
+        first.start()
+        # It was told of node 3 and not of node 4 when the cluster was begun.
+        assert first.gates() == {1}
+        assert "retries are" not in first.stderr()[offset:]
+
+
+def are_open(cluster: Cluster) -> bool:
+    return all(member.gates() == {1} for member in cluster.members.values())
 
 
 @pytest.mark.timeout(200)

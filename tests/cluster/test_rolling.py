@@ -1,6 +1,6 @@
 """Rolling restarts and upgrades: nobody who tries once more notices.
 
-One cluster for both tests; at the end all replicas hold the same.
+One cluster for all tests; at the end all replicas hold the same.
 """
 
 import time
@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from tests.cluster.client import Client, Refused, RepeatingClient, Unknown
-from tests.cluster.harness import Cluster, eventually, static_cluster
+from tests.cluster.harness import Cluster, eventually, static_cluster, tolerant
 from tests.cluster.network import Loopback
 from tests.cluster.replicas import verify_replicas
 from tests.cluster.workload import ATTRIBUTES, WIDE, under_load, url_of
@@ -120,6 +120,41 @@ def test_a_member_without_a_capability_holds_it_back_and_leads_no_partition(
     attributes = ATTRIBUTES[WIDE[0]]
     client.call("CreateQueue", QueueName="wider.fifo", Attributes=attributes)
     client.close()
+
+
+def test_a_member_that_does_not_know_retries_closes_the_gates_of_all(cluster: Cluster) -> None:
+    old, others = cluster.members[OLD], [n for n in cluster.members if n != OLD]
+    eventually("the gates are open", tolerant(lambda: gates(cluster, *cluster.members) == {1}))
+    assert old.stop() == 0
+    assert gates(cluster, *others) == {1}, "who is away says nothing"
+    old.more_flags = ("--without-capability", "dedup")
+    offsets = {number: len(cluster.members[number].stderr()) for number in others}
+    old.start()
+    for number in others:
+        line = f"retries are not deduplicated.*node {OLD}: does not advertise dedup"
+        cluster.members[number].await_line(line, offsets[number])
+    assert gates(cluster, *cluster.members) == {0}
+    old.more_flags = ()
+    restart(cluster, OLD)
+    eventually("the gates are open", tolerant(lambda: gates(cluster, *cluster.members) == {1}))
+
+
+def test_a_member_that_starts_while_another_is_away_remembers_what_it_said(
+    cluster: Cluster,
+) -> None:
+    eventually("the gates are open", tolerant(lambda: gates(cluster, *cluster.members) == {1}))
+    away, back = cluster.members[OLD], cluster.members[OLD + 1]
+    away.kill()
+    back.kill()
+    offset = len(back.stderr())
+    back.start()
+    assert gates(cluster, back.number) == {1}
+    assert "retries are" not in back.stderr()[offset:]
+
+
+def gates(cluster: Cluster, *numbers: int) -> set[int]:
+    """What both gates of these nodes are."""
+    return set[int]().union(*(cluster.members[number].gates() for number in numbers))
 
 
 def refusal(url: str) -> str:

@@ -5,6 +5,7 @@ partition map allows, and what the log tells the operator and nobody else.
 import http.client
 import json
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -97,8 +98,8 @@ def test_health_tells_what_the_node_can_do(capable: Node, incapable: Node) -> No
         for node in (capable, incapable)
     ]
     assert bodies == [
-        ("application/json", b'{"status":"ok","capabilities":["htfifo"]}\n'),
-        ("application/json", b'{"status":"ok","capabilities":[]}\n'),
+        ("application/json", b'{"status":"ok","capabilities":["htfifo","dedup"]}\n'),
+        ("application/json", b'{"status":"ok","capabilities":["dedup"]}\n'),
     ]
 
 
@@ -157,7 +158,41 @@ def test_a_map_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
 def test_a_capability_nobody_knows_stops_the_start(tmp_path: Path) -> None:
     code, stderr = refused_start(tmp_path / "data", "--without-capability", "htfif")
     assert code == 2
-    assert "--without-capability must be empty or one of htfifo, not 'htfif'" in stderr
+    assert "--without-capability must be empty or one of htfifo, dedup, not 'htfif'" in stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "gates"),
+    [
+        ((), ("1", "1")),
+        (("--dedup-batch-send=false",), ("0", "1")),
+        (("--dedup-sdk-retries", "false"), ("1", "0")),
+        (("--without-capability", "dedup"), ("0", "0")),
+    ],
+)
+def test_the_gates_of_a_node_that_is_alone_are_as_it_was_told(
+    tmp_path: Path, flags: tuple[str, ...], gates: tuple[str, str]
+) -> None:
+    with Node(tmp_path / "data", *flags) as node:
+        shown = metrics(node)
+        names = ("dedup_batch_send", "dedup_sdk_retries")
+        assert tuple(shown[f'fastnode_retry_gate{{gate="{name}"}}'] for name in names) == gates
+        assert "retries are" not in node.stderr_tail()
+
+
+def test_what_is_remembered_of_calls_is_on_the_metrics_page(capable: Node) -> None:
+    create(capable, "remembered", {})
+    shown = metrics(capable)
+    assert int(shown["fastnode_requests_remembered"]) > 0
+    assert shown['fastnode_retry_window_seconds{class="server_attempts"}'] == "60.0"
+    assert shown['fastnode_retry_window_seconds{class="client_retries"}'] == "300.0"
+    assert {"fastnode_calls_repeated_total", "fastnode_calls_recognised_total"} <= shown.keys()
+
+
+def metrics(node: Node) -> dict[str, str]:
+    with urllib.request.urlopen(f"{node.admin_url}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return dict(line.rsplit(" ", 1) for line in lines)
 
 
 def test_a_declared_queue_with_partitions_is_there_at_the_start(tmp_path: Path) -> None:

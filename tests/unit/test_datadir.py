@@ -345,6 +345,33 @@ def test_a_damaged_list_of_peers_is_told_and_kept(
     assert (path / "PEERS").read_bytes() == text
 
 
+def test_what_peers_can_do_is_remembered_across_restarts(created: DataDir, path: Path) -> None:
+    assert created.capable_peers("dedup") == frozenset()
+    created.remember_capable("dedup", frozenset({2, 3}))
+    created.close()
+    again = open_data_dir(settings_for(path))
+    assert again.capable_peers("dedup") == {2, 3}
+    assert again.capable_peers("other") == frozenset()
+    again.close()
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"dedup": 2}', b'{"dedup": ["\xff"]}'])
+def test_a_damaged_list_of_capabilities_is_nobodys_word(
+    created: DataDir, path: Path, text: bytes
+) -> None:
+    (path / "CAPABLE").write_bytes(text)
+    assert created.capable_peers("dedup") == frozenset()
+    created.remember_capable("dedup", frozenset({2}))
+    assert created.capable_peers("dedup") == {2}
+
+
+def test_what_cannot_be_written_down_is_not_remembered(created: DataDir, path: Path) -> None:
+    created.remember_capable("dedup", frozenset({2}))
+    (path / "CAPABLE.tmp").mkdir()
+    created.remember_capable("dedup", frozenset({2, 3}))
+    assert created.capable_peers("dedup") == {2}
+
+
 JOINED = Founding("ab" * 16, 3, b"i" * 16, {1: "10.0.0.1:9326"})
 
 

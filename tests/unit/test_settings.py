@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastnode.config import GROUPS_MAX
+from fastnode.config import CAPABILITIES, GROUPS_MAX
 from fastnode.errors import UsageError
 from fastnode.option_values import Address, parse_address
 from fastnode.settings import OPTIONS, Settings, load_settings
@@ -80,6 +80,29 @@ def test_a_switch_that_the_environment_sets_can_be_cleared_by_a_flag() -> None:
     assert load_settings({"strict": "false"}, {"FASTNODE_STRICT": "1"}).strict is False
 
 
+@pytest.mark.parametrize("field", ["dedup_batch_send", "dedup_sdk_retries"])
+def test_a_switch_that_is_on_can_be_cleared_from_everywhere(tmp_path: Path, field: str) -> None:
+    config = write(tmp_path, f"{field} = false")
+    variable = f"FASTNODE_{field.upper()}"
+    assert getattr(load_settings({}, {}), field) is True
+    for loaded in (
+        load_settings({field: "false"}, {variable: "1"}),
+        load_settings({}, {variable: "0"}),
+        load_settings({}, {}, config=config),
+    ):
+        assert getattr(loaded, field) is False
+        assert loaded.explicit == {field}
+    assert getattr(load_settings({}, {variable: "1"}, config=config), field) is True
+
+
+def test_each_capability_can_be_switched_off_and_no_other() -> None:
+    for name in ("", *CAPABILITIES):
+        assert load_settings({}, {"FASTNODE_WITHOUT_CAPABILITY": name}).without_capability == name
+    assert refusal({"without_capability": "htfifo,dedup"}) == (
+        "--without-capability must be empty or one of htfifo, dedup, not 'htfifo,dedup'"
+    )
+
+
 def test_config_file_is_named_by_flag_or_environment(tmp_path: Path) -> None:
     config = write(tmp_path, "groups = 2")
     assert load_settings({}, {"FASTNODE_CONFIG": config}).groups == 2
@@ -115,6 +138,7 @@ def test_unknown_key_without_a_relative_is_told_to_go(tmp_path: Path) -> None:
         ("groups = true", "groups in {} must be an integer, not True"),
         ("groups = 0", "groups in {} must be a whole number from 1 to 256, not '0'"),
         ("strict = 1", "strict in {} must be true or false, not 1"),
+        ("dedup_sdk_retries = 0", "dedup_sdk_retries in {} must be true or false, not 0"),
         ("region = 1", "region in {} must be a string, not 1"),
         ('fsync = "maybe"', "fsync in {} must be always or never, not 'maybe'"),
         ("groups = ", "{} is not valid TOML: "),
@@ -168,6 +192,8 @@ def test_queues_are_read_with_values_as_sqs_spells_them(tmp_path: Path) -> None:
         ("data_dir", "a\0b"),
         ("fsync", "Always"),
         ("strict", "perhaps"),
+        ("dedup_batch_send", ""),
+        ("dedup_sdk_retries", "2"),
         ("log_level", "loud"),
     ],
 )
@@ -243,148 +269,3 @@ def test_two_listeners_cannot_share_an_address_unless_the_system_chooses_the_por
     same = {"listen": "127.0.0.1:5", "admin": "127.0.0.1:5"}
     assert "both 127.0.0.1:5" in refusal(same)
     assert load_settings({"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"}, {}).listen.port == 0
-
-
-# --- clusters -----------------------------------------------------------------------------------
-
-PEERS = "1=127.0.0.1:7001,2=127.0.0.1:7002,3=127.0.0.1:7003"
-
-
-def test_members_are_named_in_any_order_and_stored_in_one() -> None:
-    loaded = load_settings({"peers": " 3=127.0.0.1:7003, 1=127.0.0.1:7001,2=[::1]:7002"}, {})
-    assert loaded.peers == "1=127.0.0.1:7001,2=[::1]:7002,3=127.0.0.1:7003"
-    assert loaded.peer_addresses == {
-        1: Address("127.0.0.1", 7001),
-        2: Address("::1", 7002),
-        3: Address("127.0.0.1", 7003),
-    }
-
-
-def test_a_member_listens_where_the_others_look_for_it_unless_told_otherwise() -> None:
-    assert load_settings({"peers": PEERS, "node_id": "2"}, {}).raft == Address("127.0.0.1", 7002)
-    told = load_settings({"peers": PEERS, "node_id": "2", "raft": "127.0.0.1:9"}, {})
-    assert told.raft == Address("127.0.0.1", 9)
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("127.0.0.1:1", "must be NODE=HOST:PORT for every member, with commas between them"),
-        ("1=a:1,", "must be NODE=HOST:PORT for every member, with commas between them"),
-        ("1 = a:1", "must be NODE=HOST:PORT for every member, with commas between them"),
-        ("x=a:1", "must be NODE=HOST:PORT for every member, with commas between them"),
-        ("٣=a:1", "must be NODE=HOST:PORT for every member, with commas between them"),
-        ("-1=a:1", "must be NODE=HOST:PORT for every member, with commas between them"),
-        ("123456=a:1", "must be NODE=HOST:PORT for every member, with commas between them"),
-        ("0=a:1", "must name each node once, by a number from 1 to 65535"),
-        ("65536=a:1", "must name each node once, by a number from 1 to 65535"),
-        ("1=a:1,1=b:1", "must name each node once, by a number from 1 to 65535"),
-        ("1=a:1,01=b:1", "must name each node once, by a number from 1 to 65535"),
-        ("1=a", "must be HOST:PORT with a port from 0 to 65535"),
-        ("1=http://a:1", "must be HOST:PORT"),
-        ("1=a:0", "must name the ports at which members reach each other"),
-        ("1=a:1,2=a:1", "must name another address for each node"),
-    ],
-)
-def test_a_wrong_list_of_members_is_refused_with_the_reason(text: str, problem: str) -> None:
-    message = refusal({"peers": text})
-    assert message.startswith(f"--peers {problem}") and message.endswith(f", not {text!r}")
-
-
-def test_a_member_is_among_the_members() -> None:
-    assert refusal({"peers": PEERS, "node_id": "4"}) == (
-        "--peers does not name node 4: add it, or say by --node-id which of them this one is"
-    )
-
-
-def test_a_cluster_is_begun_or_entered_and_not_both() -> None:
-    assert refusal({"peers": PEERS, "join": "127.0.0.1:1"}) == (
-        "--peers begins a cluster and --join enters one: give only one of them"
-    )
-
-
-@pytest.mark.parametrize("text", ["a", "a:x", "http://a:1", "::1:5", "1=a:1/"])
-def test_whom_to_join_is_an_address(text: str) -> None:
-    assert refusal({"join": text}).startswith("--join must be HOST:PORT")
-
-
-def test_whom_to_join_has_a_port() -> None:
-    assert load_settings({"join": "[::1]:5"}, {}).join == "[::1]:5"
-    assert refusal({"join": "a:0"}) == (
-        "--join must name the port at which the member is reached, not 'a:0'"
-    )
-
-
-PUBLIC = {"insecure": "true"}
-
-
-@pytest.mark.parametrize(
-    "flags",
-    [
-        {"peers": "1=10.0.0.1:7,2=127.0.0.1:8"},
-        {"peers": "1=127.0.0.1:7,2=node2:8"},
-        {"join": "127.0.0.1:8", "raft": "0.0.0.0:7"},
-    ],
-)
-def test_members_beyond_loopback_need_a_secret(flags: dict[str, str]) -> None:
-    message = refusal(flags | PUBLIC)
-    assert "must prove who they are: give --cluster-secret a file, the same for all" in message
-    assert load_settings(flags | PUBLIC | {"cluster_secret": "s"}, {}).cluster_secret == "s"
-
-
-def test_whom_to_join_beyond_loopback_needs_a_secret() -> None:
-    message = refusal({"join": "10.0.0.1:8"} | PUBLIC)
-    assert message.startswith("members at 10.0.0.1:8 must prove who they are")
-
-
-def test_members_on_loopback_need_no_secret() -> None:
-    assert load_settings({"peers": PEERS}, {}).cluster_secret == ""
-    assert load_settings({"join": "localhost:8"}, {}).join == "localhost:8"
-
-
-def test_a_node_that_is_alone_needs_no_secret_wherever_it_listens() -> None:
-    assert load_settings({"raft": "0.0.0.0:7"} | PUBLIC, {}).raft.host == "0.0.0.0"
-
-
-def test_members_beyond_loopback_need_consent() -> None:
-    secret = {"cluster_secret": "s"}
-    message = refusal({"peers": "1=10.0.0.1:7,2=10.0.0.2:7"} | secret)
-    assert message.startswith("--raft 10.0.0.1:7 is not loopback")
-    assert "--credentials" not in message
-
-
-def test_the_secret_is_a_path() -> None:
-    assert "--cluster-secret must be the path of a file" in refusal({"cluster_secret": "\0"})
-
-
-@pytest.mark.parametrize(
-    ("text", "host"), [("", ""), ("node2", "node2"), ("10.0.0.1", "10.0.0.1"), ("[::1]", "::1")]
-)
-def test_a_node_may_be_known_by_another_name(text: str, host: str) -> None:
-    assert load_settings({"advertise": text}, {}).advertise == host
-
-
-@pytest.mark.parametrize("text", ["a:80", "::1", "http://a", "a b", "[a]", ":", "[", "a/b"])
-def test_the_name_of_a_node_is_no_address_with_a_port(text: str) -> None:
-    assert refusal({"advertise": text}) == (
-        "--advertise must be a host name or an address, IPv6 in brackets as in [::1], "
-        f"without a port, not {text!r}"
-    )
-
-
-def test_the_listener_of_members_shares_no_address() -> None:
-    assert refusal({"raft": "127.0.0.1:9324"}) == (
-        "--listen and --raft are both 127.0.0.1:9324: give one another port"
-    )
-    assert "--admin and --raft are both" in refusal({"peers": "1=127.0.0.1:9325"})
-
-
-@settings(deadline=None)
-@given(st.text("0123456789=:,.[]a ", max_size=40))
-def test_any_text_is_a_list_of_members_or_refused(text: str) -> None:
-    try:
-        loaded = load_settings({"peers": text, "insecure": "true", "cluster_secret": "s"}, {})
-    except UsageError:
-        return
-    again = {"peers": loaded.peers, "insecure": "true", "cluster_secret": "s"}
-    assert load_settings(again, {}).peer_addresses == loaded.peer_addresses

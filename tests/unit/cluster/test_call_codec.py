@@ -21,7 +21,7 @@ from fastnode.cluster.call_codec import (
 )
 from fastnode.peers.calls import LinkLost
 from fastnode.queue import api
-from fastnode.queue.caller import Call, Caller
+from fastnode.queue.caller import CLIENT_RETRIES, Call, Caller
 from fastnode.queue.errors import ERRORS, SqsError
 from fastnode.queue.operations import OPERATIONS
 
@@ -32,8 +32,12 @@ class Full(Call):
     trace_header = "Root=1"
     source_ip = "::1"
     is_secure = True
-    invocation = b"\xff\x00"
     wants_explanation = True
+
+    def __init__(self, caller: Caller, action: str, request_id: str) -> None:
+        super().__init__(caller, action, request_id)
+        self.request, self.retention = b"\xff\x00" * 8, CLIENT_RETRIES
+        self.is_repeated = self.is_reused = True
 
 
 def sample(kind: Any) -> Any:
@@ -61,7 +65,7 @@ def test_a_call_arrives_as_it_was(action: str, call_type: type[Call]) -> None:
         assert operation is OPERATIONS[action] and decoded == request
         for name in (
             *("action", "caller", "request_id", "trace_header", "source_ip", "is_secure"),
-            *("invocation", "wants_explanation"),
+            *("request", "retention", "is_repeated", "is_reused", "wants_explanation"),
         ):
             assert getattr(arrived, name) == getattr(call, name)
         assert not arrived.is_gone and arrived.explanation is None

@@ -14,12 +14,13 @@ from fastnode.cluster.capabilities import (
     problem_of,
 )
 
-GOOD = b'{"status":"ok","capabilities":["htfifo"]}\n'
+GOOD = b'{"status":"ok","capabilities":["htfifo","dedup"]}\n'
 
 
 def test_this_build_advertises_what_nobody_has_switched_off() -> None:
-    assert advertised("") == ("htfifo",)
-    assert advertised("htfifo") == ()
+    assert advertised("") == ("htfifo", "dedup")
+    assert advertised("htfifo") == ("dedup",)
+    assert advertised("dedup") == ("htfifo",)
 
 
 def test_health_is_one_line_of_json() -> None:

@@ -79,6 +79,16 @@ def test_only_members_with_the_directory_they_had_are_linked_to(
     assert refusal_of(peer, record, {1, 2, 3}) == expected
 
 
+def test_whoever_watches_the_others_is_told_when_they_may_have_changed(member: Member) -> None:
+    seen: list[dict[int, tuple[str, ...] | None]] = []
+    member.on_others = lambda: seen.append(member.advertised())
+    member.change_members(0, [1, 2], [4])
+    member.follow_records({2: MemberRecord(2, "h:1"), 5: MemberRecord(5, "h:5")})
+    member.follow_records({5: MemberRecord(5, "h:5"), 2: MemberRecord(2, "h:1")})
+    member.follow_records({2: MemberRecord(2, "h:1", is_removed=True)})
+    assert seen == [dict.fromkeys(nodes) for nodes in ([2, 4], [2, 4, 5], [4])]
+
+
 def test_a_removed_node_is_no_member_and_may_come_back_when_it_is_added(member: Member) -> None:
     member.change_members(0, [1, 2], [])
     assert member.remember(2, INCARNATION) and not member.remember(2, OTHER)

@@ -32,8 +32,8 @@ def send_overtaken(front: Front, raw: bytes, times: int) -> None:
     group, stamp = front.world.group, front.world.group.stamp
     left = [times]
 
-    def stale_stamp() -> tuple[int, int]:
-        start_ts, commit_ts = stamp()
+    def stale_stamp(request: bytes) -> tuple[int, int]:
+        start_ts, commit_ts = stamp(request)
         if left[0] > 0:
             left[0] -= 1
             return start_ts - 1, commit_ts

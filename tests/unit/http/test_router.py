@@ -14,8 +14,9 @@ from fastnode.http.admin import Admin
 from fastnode.http.connection import Connection
 from fastnode.http.identity import IdentitySettings
 from fastnode.http.router import Router
-from fastnode.queue.caller import Call
+from fastnode.queue.caller import CLIENT_RETRIES, Call
 from fastnode.queue.errors import queue_does_not_exist
+from fastnode.queue.retry import Gates
 from tests.unit.http.http_fakes import FakeTransport, Node
 
 
@@ -43,6 +44,7 @@ class Service:
         self.calls: list[Call] = []
         self.finished = 0
         self.error: Exception | None = None
+        self.gates = Gates()
 
 
 async def say(service: Service, call: Call, request: SayRequest) -> SayResponse:
@@ -317,9 +319,11 @@ def test_admin_pages_are_read_only() -> None:
 
 
 def test_what_the_sdk_adds_is_passed_on(setup: Setup) -> None:
-    added = (b"X-Amzn-Trace-Id: Root=1-2", b"amz-sdk-invocation-id: abc")
+    sdk = (b"amz-sdk-invocation-id: abc", b"amz-sdk-request: attempt=2; max=3")
+    added = (b"X-Amzn-Trace-Id: Root=1-2", *sdk)
     setup.connection.data_received(post("Wait", b"{}", *added))
     setup.connection.data_received(post("Wait"))
     first, second = setup.service.calls
-    assert (first.trace_header, first.invocation, first.request_id) == ("Root=1-2", b"abc", "id-1")
-    assert (second.trace_header, second.invocation) == (None, None)
+    assert (first.trace_header, first.request_id) == ("Root=1-2", "id-1")
+    assert len(first.request) == 16 and first.is_repeated and first.retention == CLIENT_RETRIES
+    assert (second.trace_header, second.request, second.is_repeated) == (None, b"", False)

@@ -152,6 +152,17 @@ def test_the_oldest_request_of_a_full_class_leaves_first(make: Make) -> None:
     ]
 
 
+def test_each_class_knows_the_last_commit_that_it_forgot(make: Make) -> None:
+    resolver = make(**TIGHT)
+    assert resolver.class_floors == [0, 0, 0, 0]
+    resolver.resolve([transaction(number, START + number, retention=1) for number in range(1, 5)])
+    resolver.resolve([transaction(5, START + 5 * MS, retention=2)])
+    # Two of four had to make room, and the others are as young as their class allows.
+    assert resolver.class_floors == [0, START + 2, 0, 0]
+    resolver.resolve([transaction(6, START + 9 * MS, retention=3)])
+    assert resolver.class_floors == [0, START + 2, START + 5 * MS, 0]
+
+
 def test_an_entry_after_a_long_silence_forgets_a_bounded_number(make: Make) -> None:
     resolver = make()
     count = 2 * FORGOTTEN_MAX

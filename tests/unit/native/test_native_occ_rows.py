@@ -91,6 +91,7 @@ def test_compiled_rules_equal_their_twin(history: list[list[Step]]) -> None:
     for entry in entries_of(history):
         assert compiled.resolve(entry) == twin.resolve(entry)
         assert view(compiled) == view(twin)
+        assert compiled.class_floors == twin.class_floors
     for number in range(13):
         assert compiled.find(request(number)) == twin.find(request(number))
 
@@ -109,6 +110,7 @@ def test_what_the_rows_bring_back_goes_on_like_the_original(
         if index == restart:
             restored.restore(iter(rows.items()), original.last_commit_ts)
             assert view(restored) == view(original)
+            assert restored.class_floors == original.class_floors
         resolved = original.resolve(entry)
         store(rows, resolved)
         if index >= restart:
@@ -148,6 +150,7 @@ def test_compiled_tables_equal_their_twin_in_bulk() -> None:
         if number % 250 == 0:
             compiled.restore(rows.items(), twin.last_commit_ts)
         assert view(compiled) == view(twin)
+        assert compiled.class_floors == twin.class_floors
     assert seen == {APPLIED, DUPLICATE, TOO_OLD, CONFLICT}
     assert twin.floor > START
 

@@ -105,11 +105,12 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
         sixteens,
         numbers,
         numbers,
+        st.integers(-1, 256),
         own.blobs,
         own.blobs,
         own.blobs,
         texts,
-        st.lists(st.tuples(own.blobs, st.binary(max_size=200)), max_size=17),
+        st.lists(st.tuples(st.integers(-1, 16), own.blobs, st.binary(max_size=200)), max_size=18),
     ),
     "is_token": st.tuples(
         st.one_of(texts, st.text("!a~ \x7f\x00é", max_size=4), st.text("!~", max_size=130))
@@ -118,6 +119,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
         sixteens,
         numbers,
         numbers,
+        st.integers(-1, 256),
         st.builds(native.FifoKeys, *[own.blobs] * 5),
         texts,
         st.lists(

@@ -28,7 +28,8 @@ MEBIBYTE = 1_048_576
 def send(entries: list[SendMessageBatchRequestEntry] | None) -> list[tuple[str, Any]]:
     request = SendMessageBatchRequest(entries=entries)
     accepted, refused = batch.send_message_batch(request, DEFAULTS)
-    return [*accepted, *((each.id, each) for each in refused)]
+    successes = [(name, valid) for _, name, valid in accepted]
+    return [*successes, *((each.id, each) for _, each in refused)]
 
 
 def delete(entries: list[DeleteMessageBatchRequestEntry] | None) -> list[tuple[str, Any]]:
@@ -152,8 +153,8 @@ def test_send_entry_fails_alone(members: dict[str, Any], code: str, text: str) -
     ]
     request = SendMessageBatchRequest(entries=entries)
     accepted, refused = batch.send_message_batch(request, SMALL)
-    assert refused == [BatchResultErrorEntry("b", True, code, text)]
-    assert [name for name, _ in accepted] == ["a", "c"]
+    assert refused == [(1, BatchResultErrorEntry("b", True, code, text))]
+    assert [(number, name) for number, name, _ in accepted] == [(0, "a"), (2, "c")]
 
 
 @pytest.mark.parametrize("handle", [None, ""])
@@ -191,7 +192,7 @@ def test_trace_header_of_the_request_goes_to_every_entry() -> None:
     entries = [SendMessageBatchRequestEntry(id=name, message_body="b") for name in "ab"]
     request = SendMessageBatchRequest(entries=entries)
     accepted, _ = batch.send_message_batch(request, DEFAULTS, "Root=1")
-    assert [valid.extras.trace_header for _, valid in accepted] == ["Root=1"] * 2
+    assert [valid.extras.trace_header for _, _, valid in accepted] == ["Root=1"] * 2
 
 
 def test_server_side_failure_is_not_the_senders() -> None:

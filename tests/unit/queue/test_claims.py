@@ -50,7 +50,9 @@ class Claiming:
         return claimed
 
     def take(self, claimed: parts.Claimed, count: int = 10, node: int = 1) -> list[str]:
-        part = parts.Take(*identity_of(self.queue(node)), claimed.claim, count, self.valid())
+        part = parts.Take(
+            *identity_of(self.queue(node)), bytes(16), claimed.claim, count, self.valid()
+        )
         messages: list[api.Message] = answer_of(self.begin(part, node))
         return [message.body for message in messages]
 

@@ -234,8 +234,8 @@ def test_batch_keeps_entry_order_and_repeated_deduplication_ids() -> None:
         batch_of({}, {"message_body": "other"}, {"message_group_id": "h"}), EXPLICIT
     )
     assert refused == []
-    assert [entry_id for entry_id, _ in accepted] == ["e0", "e1", "e2"]
-    ids = [(valid.extras.group_id, valid.extras.deduplication_id) for _, valid in accepted]
+    assert [entry_id for _, entry_id, _ in accepted] == ["e0", "e1", "e2"]
+    ids = [(valid.extras.group_id, valid.extras.deduplication_id) for _, _, valid in accepted]
     assert ids == [("g", "d"), ("g", "d"), ("h", "d")]
 
 
@@ -275,14 +275,14 @@ def test_entry_fails_the_whole_batch(members: dict[str, Any], shape: str, text: 
 )  # fmt: skip
 def test_entry_fails_alone(members: dict[str, Any], code: str, text: str) -> None:
     accepted, refused = batch.send_message_batch(batch_of({}, members, {}), EXPLICIT)
-    assert refused == [BatchResultErrorEntry("e1", True, code, text)]
-    assert [entry_id for entry_id, _ in accepted] == ["e0", "e2"]
+    assert refused == [(1, BatchResultErrorEntry("e1", True, code, text))]
+    assert [(number, name) for number, name, _ in accepted] == [(0, "e0"), (2, "e2")]
 
 
 def test_batch_with_content_based_deduplication_needs_no_ids() -> None:
     request = batch_of(*[{"message_deduplication_id": None, "delay_seconds": 0}] * 2)
     accepted, _ = batch.send_message_batch(request, BY_CONTENT)
-    ids = [valid.extras.deduplication_id for _, valid in accepted]
+    ids = [valid.extras.deduplication_id for _, _, valid in accepted]
     assert ids == [SHA_256_OF_SAME] * 2
 
 

@@ -1,0 +1,33 @@
+"""Calls that an SDK repeats: the AWS SDKs send the same invocation id with every attempt of a call.
+
+The identity of such a call is a hash of who calls, the invocation id, the action, the path and the
+body, so that no two calls share one by mistake: another body is another call. To meet the identity
+of somebody else's call on purpose takes its invocation id, which is random and told to nobody.
+"""
+
+from typing import Final
+
+from xxhash import xxh3_128
+
+from fastnode.http.http1 import Request
+
+_INVOCATION: Final = b"amz-sdk-invocation-id"
+_ATTEMPT: Final = b"amz-sdk-request"
+_FIRST: Final = b"attempt=1"
+
+
+def invocation_of(request: Request, sender: str, action: str) -> bytes:
+    """The identity of the call that the request is an attempt of; empty if it does not say."""
+    headers = request.headers
+    invocation = headers.get(_INVOCATION)
+    if not invocation or _ATTEMPT not in headers:
+        return b""
+    names = b"\x00".join((sender.encode(), invocation, action.encode(), request.target, b""))
+    hashed = xxh3_128(names)
+    hashed.update(request.body)
+    return hashed.digest()
+
+
+def is_first_attempt(request: Request) -> bool:
+    attempt = request.headers.get(_ATTEMPT, _FIRST)
+    return attempt == _FIRST or attempt.startswith(_FIRST + b";")

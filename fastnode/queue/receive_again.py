@@ -1,0 +1,119 @@
+"""Receives that were here before: the same messages with the same handles, if all of them are still
+where that receive left them. Otherwise it is a receive like any other, under another identity.
+
+What a receive took is not stored. Its messages are the ones that it hid until the same moment, and
+their states name it.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from fastnode import config, native
+from fastnode.flow import gather
+from fastnode.native import MessageState
+from fastnode.queue import parts, validate
+from fastnode.queue.api import Message, ReceiveMessageRequest
+from fastnode.queue.caller import Call
+from fastnode.queue.choice import Taken
+from fastnode.queue.live import LiveQueue
+from fastnode.queue.partitions import PartitionedQueue
+from fastnode.queue.places import identity_of
+from fastnode.queue.receive_answer import answers
+from fastnode.queue.receive_one import Received
+from fastnode.queue.repeats import Landed, find, next_identity, request_at
+from fastnode.queue.service import Service
+from fastnode.queue.validate import ValidReceive
+
+# So often one call may find that it has landed, and go on as another.
+_IDENTITIES_MAX: Final = 16
+# Receives with other timeouts may have hidden their messages until the same moment.
+_SCANNED_MAX: Final = 16 * config.RECEIVE_MESSAGES_MAX
+
+
+async def received_before(
+    service: Service, call: Call, queue: LiveQueue, request: ReceiveMessageRequest
+) -> list[Message] | None:
+    """What an earlier attempt of the call took; None if it has to be a new receive, for which the
+    call then has an identity that nothing has landed under.
+    """
+    is_asked = call.is_repeated and isinstance(queue, PartitionedQueue) and not queue.is_led_here
+    if not is_asked and not _is_known(queue, call.request):
+        return None
+    valid = validate.receive_message(request, queue.settings)
+    for _ in range(_IDENTITIES_MAX):
+        found = [await landed_here(service, queue, call.request, valid)]
+        if is_asked:
+            found += await _landed_there(service, queue, call.request, valid)
+        known = [messages for messages in found if messages is not None]
+        if not known:
+            return None
+        if all(known):
+            service.gates.recognised += 1
+            return [message for messages in known for message in messages]
+        call.request = next_identity(call.request)
+    call.request = service.new_request()
+    return None
+
+
+async def landed_here(
+    service: Service, queue: LiveQueue, request: bytes, valid: ValidReceive
+) -> list[Message] | None:
+    """Of what this node leads. None: nothing has landed; empty: not everything is as it was."""
+    shards = list(queue.shards)
+    landed = await gather(
+        find(shard.group, request_at(request, shard.partition)) for shard in shards
+    )
+    pairs = [(shard, one) for shard, one in zip(shards, landed, strict=True) if one is not None]
+    if not pairs:
+        return None
+    # What is found may be answered without a transaction, so nobody else may lead by now.
+    await service.readable(*(shard.group for shard, _ in pairs))
+    received = [_untouched(shard, one, valid) for shard, one in pairs]
+    if not all(received):
+        return []
+    return answers([part for part in received if part is not None], valid)
+
+
+def _is_known(queue: LiveQueue, request: bytes) -> bool:
+    return any(shard.group.has_seen(request_at(request, shard.partition)) for shard in queue.shards)
+
+
+async def _landed_there(
+    service: Service, queue: LiveQueue, request: bytes, valid: ValidReceive
+) -> list[list[Message] | None]:
+    assert isinstance(queue, PartitionedQueue)
+    part = parts.Redeliver(*identity_of(queue), request, valid)
+    return await gather(service.ask(place, part) for place in queue.others())
+
+
+def _untouched(queue: LiveQueue, landed: Landed, valid: ValidReceive) -> Received | None:
+    keys, group = queue.messages, queue.group
+    visible_at = landed.commit_ts + (valid.visibility_timeout_ms << 16)
+    if visible_at <= group.now():
+        return None
+    begin, end = keys.timer_key(visible_at, 0), keys.timer_key(visible_at + 1, 0)
+    timers = group.scan_keys(begin, end, _SCANNED_MAX)
+    positions = [keys.timer_of(key)[1] for key in timers]
+    taken = _taken_by(queue, landed.commit_ts, positions)
+    if len(taken) != landed.mask.bit_count():
+        return None
+    states = [one.state for one in taken if one.state is not None]
+    return Received(queue, queue.generation, taken, states, is_cut_short=False)
+
+
+def _taken_by(queue: LiveQueue, receive: int, positions: Sequence[int]) -> list[Taken]:
+    """The messages that the receive took, and that nobody is changing."""
+    keys, group = queue.messages, queue.group
+    states: dict[int, MessageState] = {}
+    state_keys = [keys.state_key(position) for position in positions]
+    stored = group.get_many(state_keys) if state_keys else []
+    for position, key, state in zip(positions, state_keys, stored, strict=True):
+        if state is not None and not group.latches.is_held(key):
+            states[position] = native.decode_state(state)
+    own = [position for position, state in states.items() if state.nonce == receive]
+    records = group.get_many([keys.data_key(position) for position in own]) if own else []
+    return [
+        Taken(position, record, native.decode_message(record), states[position])
+        for position, record in zip(own, records, strict=True)
+        if record is not None
+    ]
