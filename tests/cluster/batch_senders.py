@@ -82,6 +82,15 @@ def batch_client(url: str, *, attempts: int) -> Any:
     )
 
 
+def batch_entries(queue: str, bodies: Sequence[str]) -> list[dict[str, str]]:
+    entries = [{"Id": str(at), "MessageBody": body} for at, body in enumerate(bodies)]
+    if queue.endswith(".fifo"):
+        # A group for each: none holds another message back when all are taken out.
+        for entry, body in zip(entries, bodies, strict=True):
+            entry |= {"MessageGroupId": body, "MessageDeduplicationId": body}
+    return entries
+
+
 class Senders:
     """They run within the context; `told` grows meanwhile."""
 
@@ -132,17 +141,10 @@ class Senders:
         finally:
             client.close()
 
-    def _entries(self, bodies: list[str]) -> list[dict[str, str]]:
-        entries = [{"Id": str(at), "MessageBody": body} for at, body in enumerate(bodies)]
-        if self._queue.endswith(".fifo"):
-            # A group for each: none holds another message back when all are taken out.
-            for entry, body in zip(entries, bodies, strict=True):
-                entry |= {"MessageGroupId": body, "MessageDeduplicationId": body}
-        return entries
-
     def _send(self, client: Any, bodies: list[str]) -> list[Told]:
+        entries = batch_entries(self._queue, bodies)
         try:
-            answer = client.send_message_batch(QueueUrl=self._queue, Entries=self._entries(bodies))
+            answer = client.send_message_batch(QueueUrl=self._queue, Entries=entries)
         except ClientError as error:
             # Whatever is no 503 is an answer that no fault explains.
             if error.response["ResponseMetadata"]["HTTPStatusCode"] != 503:

@@ -236,6 +236,7 @@ def test_what_went_meanwhile_is_answered_and_not_stored_again(
     assert take_all(site, queue) == []
 
 
+@pytest.mark.parametrize("queue", list(ATTRIBUTES), indirect=True)
 @pytest.mark.parametrize("send", SENDS)
 def test_limits_that_were_tightened_meanwhile_refuse_nothing_that_is_stored(
     site: Site, queue: str, send: Send
@@ -247,23 +248,22 @@ def test_limits_that_were_tightened_meanwhile_refuse_nothing_that_is_stored(
     site.attempts()
     assert take_all(site, queue) == sorted(told)
     with pytest.raises(ClientError):
-        site.direct.send_message(QueueUrl=queue, MessageBody=BODY)
+        site.direct.send_message(QueueUrl=queue, **entry(queue, BATCH, BODY))
 
 
 def test_entries_that_were_refused_stay_refused_when_limits_are_raised(
     site: Site, queue: str
 ) -> None:
     url = create(site, queue)
-    limits = {"QueueUrl": url, "Attributes": {"MaximumMessageSize": "1024"}}
-    site.direct.set_queue_attributes(**limits)
-    limits["Attributes"] = {"MaximumMessageSize": "4096"}
-    site.lose(meanwhile=lambda: site.direct.set_queue_attributes(**limits))
-    entries = [
-        {"Id": at, "MessageBody": body} for at, body in [("a", "a"), ("b", BODY), ("c", "c")]
-    ]
+    change_limit = site.direct.set_queue_attributes
+    change_limit(QueueUrl=url, Attributes={"MaximumMessageSize": "1024"})
+    raised = {"QueueUrl": url, "Attributes": {"MaximumMessageSize": "4096"}}
+    site.lose(meanwhile=lambda: change_limit(**raised))
+    bodies = ["a", BODY, "c"]
+    entries = [{"Id": str(at)} | entry(queue, at, body) for at, body in enumerate(bodies)]
     answer = site.sqs.send_message_batch(QueueUrl=queue, Entries=entries)
     assert answer["Successful"] == site.lost_answer()["Successful"]
-    assert [row["Id"] for row in answer["Failed"]] == ["b"]
+    assert [row["Id"] for row in answer["Failed"]] == ["1"]
     assert take_all(site, queue) == [
         (at, row["MessageId"]) for at, row in zip("ac", answer["Successful"], strict=True)
     ]

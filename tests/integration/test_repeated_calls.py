@@ -68,7 +68,15 @@ def call_query(node: Node, action: str, members: dict[str, Any], **headers: str)
 
 
 def spelled(headers: dict[str, str]) -> dict[str, str]:
-    return {name.replace("_", "-"): value for name, value in headers.items()}
+    return {name.replace("_", "-"): value for name, value in headers.items() if value}
+
+
+def attempt(number: int, invocation: str = FIRST) -> dict[str, str]:
+    """The headers of an SDK, as keywords."""
+    return {
+        "amz_sdk_invocation_id": invocation,
+        "amz_sdk_request": f"attempt={number}; max=3",
+    }
 
 
 Caller = Callable[..., bytes]
@@ -93,10 +101,7 @@ def waiting(sqs: Any, queue: str) -> int:
 def test_attempts_of_one_call_are_answered_alike(
     node: Node, sqs: Any, queue: str, call: Caller
 ) -> None:
-    ids = [
-        send(call, node, queue, amz_sdk_invocation_id=FIRST, amz_sdk_request=f"attempt={number}")
-        for number in range(1, 4)
-    ]
+    ids = [send(call, node, queue, **attempt(number)) for number in range(1, 4)]
     assert len(set(ids)) == 1
     assert waiting(sqs, queue) == 1
 
@@ -115,8 +120,8 @@ def test_attempts_of_one_call_are_answered_alike(
 def test_whatever_differs_makes_it_another_call(
     node: Node, sqs: Any, queue: str, call: Caller, other: dict[str, str]
 ) -> None:
-    first = send(call, node, queue, amz_sdk_invocation_id=FIRST)
-    second = send(call, node, queue, **({"amz_sdk_invocation_id": FIRST} | other))
+    first = send(call, node, queue, **attempt(1))
+    second = send(call, node, queue, **(attempt(2) | other))
     assert first != second
     assert waiting(sqs, queue) == 2
 
@@ -132,12 +137,12 @@ def test_calls_without_an_id_are_never_taken_for_each_other(
 def test_attempts_under_way_at_once_become_one_message(node: Node, sqs: Any, queue: str) -> None:
     together = threading.Barrier(AT_ONCE)
 
-    def attempt(_number: int) -> bytes:
+    def send_together(number: int) -> bytes:
         together.wait(ANSWER_SECONDS)
-        return send(call_json, node, queue, amz_sdk_invocation_id=FIRST)
+        return send(call_json, node, queue, **attempt(number))
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        ids = set(pool.map(attempt, range(AT_ONCE)))
+        ids = set(pool.map(send_together, range(1, AT_ONCE + 1)))
     assert len(ids) == 1
     assert waiting(sqs, queue) == 1
 
@@ -149,18 +154,18 @@ def test_a_poll_that_its_client_repeated_takes_no_message_from_the_newer_one(
     members = {"QueueUrl": queue, "WaitTimeSeconds": WAIT_SECONDS}
     ended: list[float] = []
 
-    def poll() -> dict[str, Any]:
+    def poll(number: int) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(
-            call_json(node, "ReceiveMessage", members, amz_sdk_invocation_id=FIRST)
+            call_json(node, "ReceiveMessage", members, **attempt(number))
         )
         ended.append(time.monotonic())
         return answer
 
     with ThreadPoolExecutor(2) as pool:
-        older = pool.submit(poll)
+        older = pool.submit(poll, 1)
         # Long enough that the poll waits when the next one comes.
         time.sleep(0.5)
-        newer = pool.submit(poll)
+        newer = pool.submit(poll, 2)
         time.sleep(0.5)
         began = time.monotonic()
         message_id = send(call_json, node, queue)
