@@ -235,9 +235,11 @@ class _HttpCall(Call):
             self._attempts = Attempts(repeats=self.gates.repeats_calls)
         if self._attempts.after(error) is not Step.AGAIN or self.is_gone or self.is_answered:
             return False
+        # Of a call with several parts some may have landed.
+        self.is_repeated = True
         if self._attempts.stage is Stage.REUSE:
             self.gates.repeated += 1
-            self.is_repeated = self.is_reused = True
+            self.is_reused = True
         self._attempt()
         return True
 
