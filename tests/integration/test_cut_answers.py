@@ -21,6 +21,7 @@ from tests.nodes import ANSWER_SECONDS, REGION, Node, boto3_client
 Message = dict[str, Any]
 FORGETFUL = {"FASTNODE_DEDUP_SDK_RETRIES": "0"}
 BATCH = 10
+ONE_BATCH_ONLY = {"ThrottleSendCapacity": str(BATCH), "ThrottleSendRefillPerSecond": "0.01"}
 # More than the smallest MaximumMessageSize.
 BODY = "x" * 2_000
 ATTRIBUTES = {
@@ -249,6 +250,17 @@ def test_limits_that_were_tightened_meanwhile_refuse_nothing_that_is_stored(
     assert take_all(site, queue) == sorted(told)
     with pytest.raises(ClientError):
         site.direct.send_message(QueueUrl=queue, **entry(queue, BATCH, BODY))
+
+
+@pytest.mark.parametrize("queue", list(ATTRIBUTES), indirect=True)
+def test_a_repeated_call_is_not_charged_again(site: Site, queue: str) -> None:
+    """The queue may be sent so much and no more; an SDK would repeat a refusal, too."""
+    url = create(site, queue)
+    site.direct.set_queue_attributes(QueueUrl=url, Attributes=ONE_BATCH_ONLY)
+    site.lose()
+    told = send_batch(site.sqs, queue)
+    assert [exchange.status for exchange in site.attempts()] == [200, 200]
+    assert take_all(site, queue) == sorted(told)
 
 
 def test_entries_that_were_refused_stay_refused_when_limits_are_raised(
