@@ -19,6 +19,7 @@ from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeASCII, PyUnicode_DecodeUTF8
 from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdio cimport snprintf
 from libc.string cimport memcmp, memset
 
 from fastnode._keys cimport (
@@ -77,6 +78,7 @@ cdef enum:
     TRANSACTION_HEAD_BYTES = 43
     NOT_A_DIGIT = 255
 
+cdef uint64_t _TEN_DIGITS = 10_000_000_000
 cdef uint8_t[64] _digits
 cdef uint8_t[256] _digit_values
 
@@ -113,6 +115,20 @@ def message_id_text(bytes message_id not None):
         at[1] = hex_digit(source[index] & 15)
         at += 2
     return PyUnicode_DecodeASCII(letters, 36, NULL)
+
+
+def sequence_number(position not None, int64_t partition):
+    cdef uint64_t commit_ts = position >> 16
+    cdef uint64_t entry = position & 0xFFFF
+    cdef char[24] digits
+    # The product is wider than 64 bits: ten digits and what is above them.
+    cdef uint64_t low = commit_ts % _TEN_DIGITS * 512 + max(partition, 0) * 16 + entry
+    cdef uint64_t high = commit_ts // _TEN_DIGITS * 512 + low // _TEN_DIGITS
+    cdef int size = snprintf(
+        digits, sizeof(digits), b"%010llu%010llu",
+        <unsigned long long>high, <unsigned long long>(low % _TEN_DIGITS),
+    )
+    return PyUnicode_DecodeASCII(digits, size, NULL)
 
 
 def message_id_position(bytes message_id not None):

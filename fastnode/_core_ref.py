@@ -124,6 +124,14 @@ def message_id_text(message_id: bytes) -> str:
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
+def sequence_number(position: int, partition: int) -> str:
+    """Of a message in a FIFO queue: it rises with the log, is unique in the queue and needs no
+    counter.
+    """
+    number = (position >> 16) * 512 + max(partition, 0) * 16 + (position & 0xFFFF)
+    return f"{number:020d}"
+
+
 def message_id_position(message_id: bytes) -> tuple[int, int]:
     """The commit timestamp and the entry that the id was made from."""
     _check_size(message_id, 16, "a message id")

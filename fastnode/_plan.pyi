@@ -1,6 +1,6 @@
 """The Python surface of `_plan.pyx`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self, final
 
 from fastnode._core_ref import Transaction
@@ -13,9 +13,14 @@ def write_landed(
     other: Callable[[int, bytes, bytes], object],
 ) -> bool: ...
 def head_changes(
-    transactions: Sequence[Transaction], outcomes: Sequence[tuple[int, int, int]]
+    transactions: Sequence[Transaction],
+    outcomes: Sequence[tuple[int, int, int]],
+    known: Mapping[bytes, bytes | None],
 ) -> HeadChanges: ...
 def encode_text(text: str) -> bytes | None: ...
+def plain_draft(
+    dedup_prefix: bytes, is_per_group: bool, group_id: str, dedup_id: str, body: bytes
+) -> FifoDraft | None: ...
 def is_token(text: str) -> bool: ...
 def plan_sends(
     request: bytes,

@@ -12,7 +12,7 @@ from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeASCII
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
-from fastnode._keys cimport address
+from fastnode._keys cimport address, store
 
 from hashlib import md5 as _hashlib_md5
 
@@ -24,10 +24,12 @@ from fastnode._core import encode_message as _encode_message
 from fastnode._core import encode_transaction as _encode_transaction
 from fastnode._core import message_id as _message_id
 from fastnode._core import message_id_text as _message_id_text
+from fastnode._keys import dedup_key as _dedup_key
 from fastnode._keys import message_key as _message_key
 from fastnode._keys import text as _text
 
 cdef object _PlannedSend = _ref.PlannedSend
+cdef object _FifoDraft = _ref.FifoDraft
 cdef object _APPLIED = _occ_types.APPLIED
 cdef long _KIND_PUT = _core_types.PUT
 cdef long _KIND_FRESH_PUT = _core_types.FRESH_PUT
@@ -35,6 +37,9 @@ cdef long _KIND_DELETE = _core_types.DELETE
 cdef long _KIND_FRESH_DELETE = _core_types.FRESH_DELETE
 cdef long _KIND_DROP = _core_types.DROP
 cdef long _KIND_TOUCH = _core_types.TOUCH
+cdef long _KIND_ADD = _core_types.ADD
+cdef long _KIND_MAX = _core_types.MAX
+cdef bytes _FAMILY_DEDUP = _keys_types.FAMILY_DEDUP
 cdef bytes _FAMILY_GROUP = _keys_types.FAMILY_GROUP
 cdef bytes _FAMILY_STATE = _keys_types.FAMILY_STATE
 cdef object _HeadChanges = _ref.HeadChanges
@@ -52,6 +57,7 @@ cdef enum:
     SHORT_BODY_BYTES = 1024
     POSITION_BYTES = 10
     TOKEN_BYTES_MAX = 128
+    PLAIN_EXTRAS_BYTES_MAX = 2 * (2 + TOKEN_BYTES_MAX) + 4
 
 # The constants of RFC 1321: floor(2**32 * abs(sin(i + 1))).
 cdef uint32_t[64] _SINES = [
@@ -67,57 +73,135 @@ cdef uint32_t[64] _SINES = [
 
 
 def write_landed(list transactions not None, list outcomes not None, put, other):
-    cdef Py_ssize_t index
     cdef long kind
-    cdef tuple outcome, write
-    cdef list writes
+    cdef tuple write
+    cdef list writes, groups = [], dedups = []
+    cdef bytes key
     cdef bint has_touched = False
-    if len(transactions) != len(outcomes):
-        raise ValueError("an outcome for each transaction")
-    for index in range(len(transactions)):
-        outcome = outcomes[index]
-        if outcome[0] != _APPLIED:
-            continue
-        writes = transactions[index].writes
+    for writes in landed_writes(transactions, outcomes):
         for write in writes:
             kind = write[0]
             if kind == _KIND_FRESH_PUT or kind == _KIND_PUT:
-                put(write[1], write[2])
+                key = write[1]
+                if begins_with(key, _FAMILY_GROUP):
+                    groups.append(write)
+                elif begins_with(key, _FAMILY_DEDUP):
+                    dedups.append(write)
+                else:
+                    put(key, write[2])
             elif kind == _KIND_TOUCH:
                 has_touched = True
             else:
+                if kind != _KIND_ADD and kind != _KIND_MAX:
+                    put_all(put, groups)
+                    put_all(put, dedups)
                 other(write[0], write[1], write[2])
+    put_all(put, groups)
+    put_all(put, dedups)
     return has_touched
 
 
-def head_changes(list transactions not None, list outcomes not None):
+cdef list landed_writes(list transactions, list outcomes):
     cdef Py_ssize_t index
-    cdef tuple outcome, write
-    cdef list writes
-    cdef dict touched = {}, groups = {}, states = {}
-    cdef list dropped = []
-    cdef bytes key
-    cdef long kind
+    cdef list landed = []
+    cdef tuple outcome
     if len(transactions) != len(outcomes):
         raise ValueError("an outcome for each transaction")
     for index in range(len(transactions)):
         outcome = outcomes[index]
-        if outcome[0] != _APPLIED:
-            continue
-        writes = transactions[index].writes
+        if outcome[0] == _APPLIED:
+            landed.append(transactions[index].writes)
+    return landed
+
+
+cdef int put_all(object put, list rows) except -1:
+    cdef tuple row
+    for row in rows:
+        put(row[1], row[2])
+    rows.clear()
+    return 0
+
+
+def head_changes(list transactions not None, list outcomes not None, dict known not None):
+    cdef list writes, landed = landed_writes(transactions, outcomes)
+    cdef list dropped = dropped_ranges(landed)
+    cdef dict touched = {}, groups = {}, states = {}
+    if dropped:
+        known = {}
+    for writes in landed:
+        note_touched(touched, writes, known)
+    if touched or dropped:
+        for writes in landed:
+            note_changes(groups, states, writes)
+    return _new(_HeadChanges, (touched, groups, states, dropped))
+
+
+cdef list dropped_ranges(list landed):
+    cdef list writes, dropped = []
+    cdef tuple write
+    cdef long kind
+    for writes in landed:
         for write in writes:
             kind = write[0]
+            if kind == _KIND_DROP:
+                dropped.append((write[1], write[2]))
+    return dropped
+
+
+cdef int note_touched(dict touched, list writes, dict known) except -1:
+    cdef tuple write
+    cdef bytes key, row
+    cdef const uint8_t* first = NULL
+    cdef bint only_files = True
+    cdef long kind
+    for write in writes:
+        key = write[1]
+        if begins_with(key, _FAMILY_GROUP):
+            kind = write[0]
+            if kind != _KIND_FRESH_PUT and kind != _KIND_PUT:
+                only_files = False
+            elif first == NULL or memcmp(position_in(key), first, POSITION_BYTES) < 0:
+                first = position_in(key)
+        elif begins_with(key, _FAMILY_STATE):
+            only_files = False
+    for write in writes:
+        kind = write[0]
+        if kind == _KIND_TOUCH:
             key = write[1]
-            if kind == _KIND_TOUCH:
+            row = known.get(key) if only_files else None
+            if row is None or not is_before(row, first):
                 touched[key] = None
-            elif kind == _KIND_DROP:
-                dropped.append((key, write[2]))
-                forget_groups(groups, key, write[2])
-            elif kind == _KIND_FRESH_PUT or kind == _KIND_PUT:
-                note_change(groups, states, key, True, write[2])
-            elif kind == _KIND_FRESH_DELETE or kind == _KIND_DELETE:
-                note_change(groups, states, key, False, None)
-    return _new(_HeadChanges, (touched, groups, states, dropped))
+    return 0
+
+
+cdef inline const uint8_t* position_in(bytes key) noexcept:
+    """At the end of a key of the group index, whose family alone is longer."""
+    return address(key) + PyBytes_GET_SIZE(key) - POSITION_BYTES
+
+
+cdef inline bint is_before(bytes row, const uint8_t* position) noexcept:
+    if position == NULL:
+        return True
+    return (
+        PyBytes_GET_SIZE(row) >= POSITION_BYTES
+        and memcmp(address(row), position, POSITION_BYTES) < 0
+    )
+
+
+cdef int note_changes(dict groups, dict states, list writes) except -1:
+    cdef tuple write
+    cdef bytes key
+    cdef long kind
+    for write in writes:
+        kind = write[0]
+        key = write[1]
+        if kind == _KIND_DROP:
+            forget_groups(groups, key, write[2])
+        elif kind == _KIND_FRESH_PUT or kind == _KIND_PUT:
+            note_change(groups, states, key, True, write[2])
+        elif kind == _KIND_FRESH_DELETE or kind == _KIND_DELETE:
+            note_change(groups, states, key, False, None)
+    return 0
 
 
 cdef int note_change(dict groups, dict states, bytes key, bint is_put, object value) except -1:
@@ -159,7 +243,47 @@ def encode_text(str text not None):
     return PyBytes_FromStringAndSize(start, size)
 
 
+def plain_draft(
+    bytes dedup_prefix not None,
+    bint is_per_group,
+    str group_id not None,
+    str dedup_id not None,
+    bytes body not None,
+):
+    if not is_id(group_id) or not is_id(dedup_id):
+        return None
+    cdef uint8_t[PLAIN_EXTRAS_BYTES_MAX] extras
+    extras[0] = 0x95
+    cdef uint8_t* at = store_token(extras + 1, group_id)
+    at[0], at[1], at[2] = 0xC0, 0x90, 0xC0
+    at = store_token(at + 3, dedup_id)
+    return _new(
+        _FifoDraft,
+        (
+            0,
+            group_id,
+            _dedup_key(dedup_prefix, group_id if is_per_group else "", dedup_id),
+            PyBytes_FromStringAndSize(<char*>extras, at - extras),
+            body,
+        ),
+    )
+
+
+cdef uint8_t* store_token(uint8_t* at, str token) except NULL:
+    cdef Py_ssize_t size
+    cdef const char* letters = PyUnicode_AsUTF8AndSize(token, &size)
+    if size < 32:
+        at[0] = <uint8_t>(0xA0 | size)
+        return store(at + 1, letters, size)
+    at[0], at[1] = 0xD9, <uint8_t>size
+    return store(at + 2, letters, size)
+
+
 def is_token(str text not None):
+    return is_id(text)
+
+
+cdef bint is_id(str text) except -1:
     cdef Py_ssize_t size, index
     cdef const uint8_t* letters
     # What is no UTF-8 is no ASCII either.

@@ -7,7 +7,7 @@ from the start, and `queue/send.py` plans them write by write.
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from fastnode._core_ref import (
@@ -17,6 +17,7 @@ from fastnode._core_ref import (
     ENTRIES_MAX,
     FRESH_DELETE,
     FRESH_PUT,
+    MAX,
     PUT,
     TOUCH,
     Transaction,
@@ -25,11 +26,20 @@ from fastnode._core_ref import (
     message_id,
     message_id_text,
 )
-from fastnode._keys_ref import FAMILY_GROUP, FAMILY_STATE, message_key, text
+from fastnode._keys_ref import (
+    FAMILY_DEDUP,
+    FAMILY_GROUP,
+    FAMILY_STATE,
+    dedup_key,
+    message_key,
+    text,
+)
 from fastnode._occ_ref import APPLIED
 
 _PUTS: Final = (PUT, FRESH_PUT)
 _DELETES: Final = (DELETE, FRESH_DELETE)
+# Written once at the end of a batch.
+_SUMMED: Final = (ADD, MAX)
 # A position ends the keys of messages: commit timestamp and entry.
 POSITION_BYTES: Final = 10
 _CONTROLS: Final = bytes(set(range(0x20)) - {0x09, 0x0A, 0x0D})
@@ -72,27 +82,56 @@ def write_landed(
     put: Callable[[bytes, bytes], object],
     other: Callable[[int, bytes, bytes], object],
 ) -> bool:
-    """Hand the writes of the transactions that landed on, in order: puts to `put`, the rest with
-    their kind to `other`. A touch writes nothing itself: whether there was one.
+    """Hand the writes of the transactions that landed on: puts to `put`, the rest with their kind
+    to `other`. A touch writes nothing itself: whether there was one.
+
+    Rows that one send has next to each other lie far apart in the engine, which is fastest where
+    the last row was: those of groups and of deduplication come after the others, each among their
+    own. Only what commutes is reordered.
     """
     has_touched = False
+    groups: list[tuple[bytes, bytes]] = []
+    dedups: list[tuple[bytes, bytes]] = []
+    for kind, key, value in _landed_writes(transactions, outcomes):
+        if kind in _PUTS:
+            if key.startswith(FAMILY_GROUP):
+                groups.append((key, value))
+            elif key.startswith(FAMILY_DEDUP):
+                dedups.append((key, value))
+            else:
+                put(key, value)
+        elif kind == TOUCH:
+            has_touched = True
+        else:
+            if kind not in _SUMMED:
+                _put_all(put, groups, dedups)
+            other(kind, key, value)
+    _put_all(put, groups, dedups)
+    return has_touched
+
+
+def _landed_writes(
+    transactions: Sequence[Transaction], outcomes: Sequence[tuple[int, int, int]]
+) -> Iterator[tuple[int, bytes, bytes]]:
     for transaction, outcome in zip(transactions, outcomes, strict=True):
         if outcome[0] == APPLIED:
-            for kind, key, value in transaction.writes:
-                if kind == PUT or kind == FRESH_PUT:
-                    put(key, value)
-                elif kind == TOUCH:
-                    has_touched = True
-                else:
-                    other(kind, key, value)
-    return has_touched
+            yield from transaction.writes
+
+
+def _put_all(put: Callable[[bytes, bytes], object], *aside: list[tuple[bytes, bytes]]) -> None:
+    for rows in aside:
+        for key, value in rows:
+            put(key, value)
+        rows.clear()
 
 
 class HeadChanges(NamedTuple):
     """What landed transactions do to group indexes and states, and which heads they touch.
 
-    `touched` has head keys, in order of their first touch. `groups` has for each group, by what its
-    head key has after the family, the positions whose rows were written: True put, False deleted.
+    `touched` has the head keys of groups whose head may be another, in order of their first touch;
+    if there are none, and nothing is dropped, nothing else is gathered. `groups` has for each
+    group, by what its head key has after the family, the positions whose rows were written: True
+    put, False deleted.
     `states` goes by position alone: commit timestamps never repeat, so it names one message.
     `dropped` has the ranges that are gone.
     """
@@ -104,24 +143,47 @@ class HeadChanges(NamedTuple):
 
 
 def head_changes(
-    transactions: Sequence[Transaction], outcomes: Sequence[tuple[int, int, int]]
+    transactions: Sequence[Transaction],
+    outcomes: Sequence[tuple[int, int, int]],
+    known: Mapping[bytes, bytes | None],
 ) -> HeadChanges:
-    """A dropped range is a whole family of a scope, and whoever drops one family drops them all.
+    """`known` has stored head rows, by head key: most touches are sends to groups that have
+    messages, and leave their heads as they are.
+
+    A dropped range is a whole family of a scope, and whoever drops one family drops them all.
     States stay: without its row in the group index nobody asks for a message's state.
     """
     changes = HeadChanges({}, {}, {}, [])
+    landed = list(_landed_writes(transactions, outcomes))
+    changes.dropped.extend((key, value) for kind, key, value in landed if kind == DROP)
     for transaction, outcome in zip(transactions, outcomes, strict=True):
         if outcome[0] == APPLIED:
-            for kind, key, value in transaction.writes:
-                _note_change(changes, kind, key, value)
+            _note_touched(changes, transaction.writes, known)
+    if changes.touched or changes.dropped:
+        for write in landed:
+            _note_change(changes, *write)
     return changes
 
 
+def _note_touched(
+    changes: HeadChanges,
+    writes: Sequence[tuple[int, bytes, bytes]],
+    known: Mapping[bytes, bytes | None],
+) -> None:
+    """A transaction touches the groups whose rows it writes, so it knows what happens to them."""
+    filed = [(kind, key) for kind, key, _ in writes if key.startswith(FAMILY_GROUP)]
+    first = min((key[-POSITION_BYTES:] for kind, key in filed if kind in _PUTS), default=None)
+    has_states = any(key.startswith(FAMILY_STATE) for _, key, _ in writes)
+    only_files = not has_states and all(kind in _PUTS for kind, _ in filed)
+    for kind, key, _ in writes:
+        if kind == TOUCH:
+            row = known.get(key) if only_files and not changes.dropped else None
+            if row is None or (first is not None and row[:POSITION_BYTES] >= first):
+                changes.touched[key] = None
+
+
 def _note_change(changes: HeadChanges, kind: int, key: bytes, value: bytes) -> None:
-    if kind == TOUCH:
-        changes.touched[key] = None
-    elif kind == DROP:
-        changes.dropped.append((key, value))
+    if kind == DROP:
         for group in [group for group in changes.groups if key <= FAMILY_GROUP + group < value]:
             del changes.groups[group]
     elif kind in _PUTS or kind in _DELETES:
@@ -200,6 +262,26 @@ class FifoDraft(NamedTuple):
     body: bytes
 
 
+def plain_draft(
+    dedup_prefix: bytes, is_per_group: bool, group_id: str, dedup_id: str, body: bytes
+) -> FifoDraft | None:
+    """Of a message with nothing but a body and its ids; None if an id may not be one.
+
+    What a message has besides its body is stored as MessagePack, see `MessageExtras`: of an array
+    of five the first is the group and the last the deduplication id.
+    """
+    if not is_token(group_id) or not is_token(dedup_id):
+        return None
+    key = dedup_key(dedup_prefix, group_id if is_per_group else "", dedup_id)
+    extras = b"\x95" + _packed(group_id) + b"\xc0\x90\xc0" + _packed(dedup_id)
+    return FifoDraft(0, group_id, key, extras, body)
+
+
+def _packed(token: str) -> bytes:
+    size = len(token)
+    return (bytes((0xA0 | size,)) if size < 32 else bytes((0xD9, size))) + token.encode()
+
+
 def plan_fifo_sends(
     request: bytes,
     start_ts: int,
@@ -215,7 +297,7 @@ def plan_fifo_sends(
     planned: list[PlannedSend] = []
     writes: list[tuple[int, bytes, bytes]] = []
     mask = 0
-    for entry, group_id, dedup_key, extras, body in messages:
+    for entry, group_id, dedup_row, extras, body in messages:
         identity = message_id(commit_ts, entry, request)
         digest = hashlib.md5(body, usedforsecurity=False).digest()
         record = encode_message(0, identity, commit_ts >> 16, digest, sender, extras, body)
@@ -223,7 +305,7 @@ def plan_fifo_sends(
         writes.append((FRESH_PUT, keys.data + place, record))
         writes.append((FRESH_PUT, keys.group + group + place, b""))
         writes.append((TOUCH, keys.head + group, b""))
-        writes.append((PUT, dedup_key, identity + place))
+        writes.append((PUT, dedup_row, identity + place))
         position = commit_ts << 16 | entry
         planned.append(PlannedSend(message_id_text(identity), digest.hex(), position, record))
         mask |= 1 << entry

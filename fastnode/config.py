@@ -76,8 +76,10 @@ WAITING_READS_MAX: Final = 16_384
 # Waiting for loop turns that add nothing more makes fsync groups larger; four turns bound the added
 # latency.
 GATHER_TURNS_MAX: Final = 4
-TICK_SECONDS: Final = 0.1
-ELECTION_TICKS: Final = 10
+# An idle node does little else than tick and answer heartbeats. An election begins 1.05 to 2 s
+# after the last heartbeat; two of them may get lost before that.
+TICK_SECONDS: Final = 0.15
+ELECTION_TICKS: Final = 7
 HEARTBEAT_TICKS: Final = 3
 # How much faster a voter's clock may run than the leader's; crystals stay below a tenth of it.
 CLOCK_DRIFT_PPM: Final = 1_000

@@ -91,6 +91,7 @@ if COMPILED:
             message_id_text,
             receipt_is_genuine,
             receipt_tag,
+            sequence_number,
             siphash24,
         )
         from fastnode._http import take_request
@@ -120,6 +121,7 @@ if COMPILED:
             encode_text,
             head_changes,
             is_token,
+            plain_draft,
             plan_fifo_sends,
             plan_sends,
             write_landed,
@@ -146,6 +148,7 @@ else:
         message_id_text,
         receipt_is_genuine,
         receipt_tag,
+        sequence_number,
         siphash24,
     )
     from fastnode._http_ref import take_request
@@ -177,6 +180,7 @@ else:
         encode_text,
         head_changes,
         is_token,
+        plain_draft,
         plan_fifo_sends,
         plan_sends,
         write_landed,
@@ -281,6 +285,7 @@ __all__ = [
     "message_key",
     "parse_key",
     "partition_for",
+    "plain_draft",
     "plan_fifo_sends",
     "plan_sends",
     "prefix_end",
@@ -289,6 +294,7 @@ __all__ = [
     "receipt_is_genuine",
     "receipt_tag",
     "scope_prefix",
+    "sequence_number",
     "siphash24",
     "split_message_key",
     "split_queue_segment",

@@ -16,6 +16,7 @@ from fastnode.cluster.call_codec import (
 )
 from fastnode.cluster.courier import FORWARDED, Courier
 from fastnode.cluster.outcome import encode_failure
+from fastnode.cluster.plain_send import begin_plain_send
 from fastnode.errors import NotLed
 from fastnode.flow import Suspension, start
 from fastnode.queue.caller import Call
@@ -73,7 +74,11 @@ class Dispatcher:
             else:
                 incoming.answer(*encode_failure(error, operation.name))
 
-        start(self._executed(operation, call, request), finish)
+        def run() -> None:
+            start(self._executed(operation, call, request), finish)
+
+        if not begin_plain_send(self._service, call, request, finish, run):
+            run()
         return call
 
     async def _executed(self, operation: Operation, call: Call, request: Any) -> Any:

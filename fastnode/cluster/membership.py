@@ -187,12 +187,15 @@ class Membership:
 
     async def tend(self) -> None:
         """Until cancelled: make voters of learners, write down who is there, know where."""
+        home, read_at, records = self._groups[0], -1, dict[int, MemberRecord]()
         while True:
             await asyncio.sleep(config.TEND_SECONDS)
-            self._member.follow_records(load_records(self._groups[0]))
+            if home.applied_index != read_at:
+                read_at, records = home.applied_index, load_records(home)
+                self._member.follow_records(records)
             self._promote_learners()
-            if self._groups[0].is_ready:
-                await self._write_down()
+            if home.is_ready:
+                await self._write_down(records)
 
     def _promote_learners(self) -> None:
         if not any(learners for _, learners in self._member.members.values()):
@@ -211,9 +214,8 @@ class Membership:
                     fields = {"group": number, "node": node, "why": str(error)}
                     log.debug("a learner is no voter yet", extra=fields)
 
-    async def _write_down(self) -> None:
+    async def _write_down(self, records: Mapping[int, MemberRecord]) -> None:
         """Members that began the cluster together are known by their links first."""
-        records = load_records(self._groups[0])
         for node, raft, incarnation in self._member.linked():
             known = records.get(node)
             if known is None or (not known.incarnation and not known.is_removed):

@@ -30,12 +30,14 @@ from fastnode.cluster.control_pb2 import (
 from fastnode.cluster.rate_limit import RateLimit
 from fastnode.cluster.threads import in_thread
 from fastnode.errors import FastnodeError, OperationError, Unavailable
-from fastnode.store.snapshot import Snapshot, encode_manifest
+from fastnode.store.snapshot import CHUNK_BYTES_MAX, Snapshot, encode_manifest
 from fastnode.store.swap import SnapshotError
 
-# Both ends of it on one machine take a quarter of a core, and sends go on beside it.
-BYTES_PER_SECOND: Final = 32 * 1_048_576
-BURST_BYTES: Final = 1_048_576
+# A gigabyte in a minute. Both ends of it on one machine take an eighth of a core, and sends go on
+# beside it.
+BYTES_PER_SECOND: Final = 16 * 1_048_576
+# One chunk: several at once would keep the event loop and the disk from everything else.
+BURST_BYTES: Final = CHUNK_BYTES_MAX
 TRANSFERS_MAX: Final = 2
 # Written and not yet acknowledged, so that the connection's delay does not set the pace.
 WINDOW_BYTES: Final = 2 * 1_048_576

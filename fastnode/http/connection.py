@@ -73,6 +73,7 @@ class Connection(asyncio.Protocol):
         "_owed_until",
         "_owes_continue",
         "_parser",
+        "_peer",
         "_pending",
         "_stage",
         "_transport",
@@ -98,6 +99,7 @@ class Connection(asyncio.Protocol):
         self._is_write_paused = False
         self._owed_until = math.inf  # when the oldest request must be answered
         self._owes_continue = False
+        self._peer: tuple[str, int] | None = None  # asked for once: it costs a system call
 
     # --- called by the event loop ---------------------------------------------------------------
 
@@ -132,7 +134,7 @@ class Connection(asyncio.Protocol):
         return bool(self._pending)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._transport = self._alone = None
+        self._transport = self._alone = self._peer = None
         self._parser.end()
         self._count_held()
         self.has_ended = self._is_over = True
@@ -158,8 +160,10 @@ class Connection(asyncio.Protocol):
 
     @property
     def peer(self) -> tuple[str, int] | None:
-        address = self._transport.get_extra_info("peername") if self._transport else None
-        return (address[0], address[1]) if address else None
+        if self._peer is None and self._transport is not None:
+            address = self._transport.get_extra_info("peername")
+            self._peer = (address[0], address[1]) if address else None
+        return self._peer
 
     @property
     def is_idle(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from fastnode import native
 from fastnode.errors import OperationError
 from fastnode.http.exchange import Exchange
 from fastnode.http.http1 import Request
@@ -198,8 +199,8 @@ class _Pending:
             queue.added(self.planned)
         else:
             assert isinstance(queue, FifoQueue)
-            queue.sent((self.draft,), self.planned)
-            number = f',"SequenceNumber":"{fifo_send.sequence_number(queue.partition, position)}"'
+            queue.sent_one(self.draft, self.planned[0])
+            number = f',"SequenceNumber":"{native.sequence_number(position, queue.partition)}"'
         body = f'{{"MessageId":"{message_id}","MD5OfMessageBody":"{body_md5}"{number}}}'
         self._exchange.reply(200, _HEADERS % self._lane.request_ids().encode(), body.encode())
 

@@ -209,21 +209,27 @@ class FifoQueue(LiveQueue):
         """Whoever added them reports the transaction, which knows their groups."""
 
     def sent(self, drafts: Iterable[FifoDraft], messages: Iterable[PlannedSend]) -> None:
-        """Messages were stored. Behind others of its group a message changes nothing; of a group
-        that nobody knows, when all are known, it is the first.
-        """
-        ready = self.ready
+        """Messages were stored."""
         for draft, message in zip(drafts, messages, strict=True):
-            group_id, position = draft[1], message[2]
-            self._fresh.add(position, message[3])
-            if ready.has(group_id):
-                continue
-            if ready.knows_all:
-                ready.put(Head(position >> 16, position, group_id))
-            elif (position >> 16, position) < ready.horizon:
-                self._refresh(group_id)
+            self._stored(draft[1], message[2], message[3])
         if self.waiters:
             self._wake()
+
+    def sent_one(self, draft: FifoDraft, message: PlannedSend) -> None:
+        self._stored(draft[1], message[2], message[3])
+        if self.waiters:
+            self._wake()
+
+    def _stored(self, group_id: str, position: int, record: bytes) -> None:
+        """Behind others of its group a message changes nothing; of a group that nobody knows, when
+        all are known, it is the first.
+        """
+        self._fresh.add(position, record)
+        if self.ready.lacks(group_id, position):
+            if self.ready.knows_all:
+                self.ready.put(Head(position >> 16, position, group_id))
+            else:
+                self._refresh(group_id)
 
     def applied(self, txn: Txn) -> None:
         touched = {key for kind, key, _ in txn.writes if kind == TOUCH}

@@ -59,9 +59,14 @@ class Ready:
     def knows_all(self) -> bool:
         return self._horizon == _NO_HORIZON
 
-    def has(self, group_id: str) -> bool:
-        """Whether the group is here, or in the hands of a receive."""
-        return group_id in self._known or group_id in self._taken
+    def lacks(self, group_id: str, position: int) -> bool:
+        """Whether the group should be here if its first message were this one, and neither is nor
+        is in the hands of a receive.
+        """
+        sent_at, horizon = position >> 16, self._horizon
+        if sent_at > horizon[0] or (sent_at == horizon[0] and position >= horizon[1]):
+            return False
+        return group_id not in self._known and group_id not in self._taken
 
     def needs_page(self, now: int, delay: int) -> bool:
         """Whether a group beyond the horizon may be due, and before all that are known."""

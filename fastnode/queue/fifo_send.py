@@ -10,7 +10,7 @@ from fastnode.queue.caller import Call
 from fastnode.queue.digest import body_md5, content_deduplication_id
 from fastnode.queue.fifo_live import FifoQueue
 from fastnode.queue.live import LiveQueue
-from fastnode.queue.message_attributes import MessageExtras, encode_extras
+from fastnode.queue.message_attributes import encode_extras
 from fastnode.queue.parts import Find, Send, Sent
 from fastnode.queue.places import at_partition, by_partition, in_partitions, of_call
 from fastnode.queue.repeats import Landed, find, request_at
@@ -21,12 +21,6 @@ from fastnode.store.group import Waiting
 _ID_BYTES: Final = 16
 # An entry with the number that it has in its call.
 Numbered = tuple[int, ValidSend]
-
-
-def sequence_number(partition: int, position: int) -> str:
-    """Rises with the log, is unique in the queue and needs no counter."""
-    partition = max(partition, 0)
-    return f"{(position >> 16) * 512 + partition * 16 + (position & 0xFFFF):020d}"
 
 
 async def store(
@@ -123,7 +117,7 @@ async def landed_at(
 def sent_before(landed: Landed, partition: int, number: int, body: bytes) -> Sent | None:
     if not landed.has(number):
         return None
-    sequence = sequence_number(partition, landed.position(number))
+    sequence = native.sequence_number(landed.position(number), partition)
     return Sent(landed.message_id(number), body_md5(body), sequence)
 
 
@@ -141,7 +135,7 @@ def submit(
     encoded, planned = native.plan_fifo_sends(
         request, *stamps, retention, queue.send_keys, sender, drafts
     )
-    latched = tuple([draft[2] for draft in drafts])
+    latched = (drafts[0][2],) if len(drafts) == 1 else tuple([draft[2] for draft in drafts])
     group.latches.hold(latched)
     for key in latched:
         queue.recent.add(key, commit_ts >> 16)
@@ -159,17 +153,15 @@ def plain_draft(
         if not queue.settings.has_content_based_deduplication:
             return None
         deduplication_id = content_deduplication_id(body)
-    elif not native.is_token(deduplication_id):
+    draft = native.plain_draft(
+        queue.messages.dedup, queue.record.dedup_per_group, group_id, deduplication_id, body
+    )
+    if draft is None:
         return None
-    if not native.is_token(group_id):
-        return None
-    scope = group_id if queue.record.dedup_per_group else ""
-    key = native.dedup_key(queue.messages.dedup, scope, deduplication_id)
-    group = queue.group
+    group, key = queue.group, draft[2]
     if group.latches.is_held(key) or (queue.recent.may_have(key) and group.get(key) is not None):
         return None
-    extras = encode_extras(MessageExtras(group_id, deduplication_id=deduplication_id))
-    return FifoDraft(0, group_id, key, extras, body)
+    return draft
 
 
 def _originals(queue: FifoQueue, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
@@ -198,7 +190,7 @@ def _is_recent(original: bytes, now: int) -> bool:
 
 
 def _answer(queue: LiveQueue, planned: PlannedSend) -> Sent:
-    number = sequence_number(queue.partition, planned.position)
+    number = native.sequence_number(planned.position, queue.partition)
     return Sent(planned.message_id, planned.body_md5, number)
 
 
@@ -208,7 +200,7 @@ def _original(queue: LiveQueue, original: bytes | None, valid: ValidSend) -> Sen
         return None
     position = int.from_bytes(original[_ID_BYTES:], "big")
     message_id = native.message_id_text(original[:_ID_BYTES])
-    return Sent(message_id, body_md5(valid.body), sequence_number(queue.partition, position))
+    return Sent(message_id, body_md5(valid.body), native.sequence_number(position, queue.partition))
 
 
 def original_of(queue: FifoQueue, valid: ValidSend) -> Sent | None:

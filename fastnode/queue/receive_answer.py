@@ -8,7 +8,6 @@ from fastnode.native import MessageState
 from fastnode.queue.api import Message
 from fastnode.queue.choice import Taken
 from fastnode.queue.digest import attributes_md5
-from fastnode.queue.fifo_send import sequence_number
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.message_attributes import (
     TRACE_HEADER,
@@ -81,5 +80,5 @@ def _system_attributes(
     values = ((n, of(taken, state, extras)) for n, of in _SYSTEM_VALUES.items() if n in names)
     shown = {name: value for name, value in values if value is not None}
     if queue.settings.is_fifo and _SEQUENCE_NUMBER in names:
-        shown[_SEQUENCE_NUMBER] = sequence_number(queue.partition, taken.position)
+        shown[_SEQUENCE_NUMBER] = native.sequence_number(taken.position, queue.partition)
     return shown

@@ -55,7 +55,7 @@ def _landed_send(
     """From a queue without partitions, which need not exist any more."""
     sequence: str | None = None
     if is_fifo_name(service.resolve(queue_url)[1]):
-        sequence = fifo_send.sequence_number(native.UNPARTITIONED, landed.position(number))
+        sequence = native.sequence_number(landed.position(number), native.UNPARTITIONED)
     return Sent(landed.message_id(number), body_md5(_body(entry)), sequence)
 
 

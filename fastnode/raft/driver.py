@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from fastnode.errors import NotLed, OperationError
-from fastnode.raft.groups import Ready
+from fastnode.raft.groups import LEADER, Ready
 from fastnode.raft.lease import Reads
 
 
@@ -65,11 +65,13 @@ class Machine(Protocol):
 
 
 class Driver:
-    __slots__ = ("_consensus", "_machines", "is_persisting", "reading", "stalled")
+    __slots__ = ("_consensus", "_led", "_machines", "is_persisting", "reading", "stalled")
 
     def __init__(self, consensus: Consensus, machines: Sequence[Machine]) -> None:
         self._consensus = consensus
         self._machines = machines
+        # Only where this node leads somebody can wait.
+        self._led: dict[int, Machine] = {}
         self.is_persisting = False
         self.stalled: dict[int, None] = {}
         # Groups whose reads wait. A sole voter is never here, so that it pays nothing for them.
@@ -90,7 +92,7 @@ class Driver:
 
     def tick(self, now_ns: int) -> None:
         """A lease in use that grows old is renewed by the turn that follows."""
-        for group, machine in enumerate(self._machines):
+        for group, machine in tuple(self._led.items()):
             if machine.is_waiting:
                 machine.tick()
             reads = machine.reads
@@ -125,13 +127,20 @@ class Driver:
         ready = self._consensus.ready()
         self.is_persisting = ready.is_persisting
         for group, role, term, leader in ready.roles:
-            self._machines[group].change_role(role, term, leader)
+            self._change_role(group, role, term, leader)
         for group, context, index in ready.reads:
             self._machines[group].reads.confirm(context, index)
         for group, index, term, entries in ready.committed:
             self._machines[group].commit(index, term, entries)
         self.apply([group for group, *_ in ready.committed])
         return ready
+
+    def _change_role(self, group: int, role: str, term: int, leader: int) -> None:
+        if role == LEADER:
+            self._led[group] = self._machines[group]
+        else:
+            self._led.pop(group, None)
+        self._machines[group].change_role(role, term, leader)
 
     def apply(self, groups: Iterable[int]) -> None:
         """A group whose engine stalls keeps its entries and is named in `stalled`."""

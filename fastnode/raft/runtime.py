@@ -13,11 +13,13 @@ from collections.abc import Callable
 from typing import Final
 
 from fastnode import config
+from fastnode.clock import NS_PER_MS
 from fastnode.raft.driver import Driver
 from fastnode.raft.groups import Groups, Ready
 
 STALL_RETRY_SECONDS = 0.01
-TICK_NS: Final = round(config.TICK_SECONDS * 1_000_000_000)
+NS_PER_SECOND: Final = 1_000_000_000
+TICK_NS: Final = round(config.TICK_SECONDS * NS_PER_SECOND)
 
 
 def _drop(_peer: int, _packet: bytes) -> None:
@@ -138,4 +140,5 @@ class Runtime:
             self._groups.tick()
             self._driver.tick(now_ns)
             self.turn()
-        self._ticker = self._loop.call_later(early_ns / 1_000_000_000, self._tick)
+        # Timers of the loop are up to a millisecond early, and one that is early is a wakeup more.
+        self._ticker = self._loop.call_later((early_ns + NS_PER_MS) / NS_PER_SECOND, self._tick)

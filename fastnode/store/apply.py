@@ -95,17 +95,16 @@ def fill_batch(
             batch.delete(window_key(row_id))
     writer.sums.write(batch)
     if writer.changes_heads:
-        heads.write_heads(engine, batch, _changes(entries), head_rows or heads.HeadRows())
+        rows = head_rows or heads.HeadRows()
+        heads.write_heads(engine, batch, _changes(entries, rows), rows)
     batch.put(APPLIED_KEY, _encode_position(after))
 
 
-def _changes(entries: Sequence[Decided]) -> HeadChanges:
+def _changes(entries: Sequence[Decided], rows: heads.HeadRows) -> HeadChanges:
     """Gathered in a second look at the entries, so that those without groups pay nothing."""
-    if len(entries) == 1:
-        return native.head_changes(entries[0].transactions, entries[0].resolved.outcomes)
     transactions = [one for entry in entries for one in entry.transactions]
     outcomes = [one for entry in entries for one in entry.resolved.outcomes]
-    return native.head_changes(transactions, outcomes)
+    return native.head_changes(transactions, outcomes, rows.known)
 
 
 def _stored_rows(engine: Engine) -> Iterator[tuple[int, bytes]]:

@@ -47,6 +47,11 @@ class HeadRows:
         self._rows: dict[bytes, bytes | None] = {}
         self._planned: dict[bytes, bytes | None] = {}
 
+    @property
+    def known(self) -> Mapping[bytes, bytes | None]:
+        """What need not be read; None means that there is no such row."""
+        return self._rows
+
     def read(self, engine: Reader, head_keys: Sequence[bytes]) -> list[bytes | None]:
         rows = self._rows
         missing = [key for key in head_keys if key not in rows]
@@ -99,9 +104,7 @@ def _has_dropped(changes: HeadChanges, key: bytes) -> bool:
 
 
 def _stays(changes: HeadChanges, changed: Mapping[bytes, bool], head: bytes) -> bool:
-    """Whether nothing happened to the head, and nothing has come before it: most touches are sends
-    to groups that have messages.
-    """
+    """Whether nothing happened to the head, and nothing has come before it."""
     return head not in changes.states and head not in changed and min(changed, default=head) >= head
 
 

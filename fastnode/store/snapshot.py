@@ -329,6 +329,9 @@ class Receiver:
         done = 0
         while done < len(content):
             done += os.pwrite(self._file.fileno(), content[done:], offset + done)
+        # Begin to write it back now, and without waiting: a whole file at once, when it is synced,
+        # would hold up the log on the same disk.
+        os.posix_fadvise(self._file.fileno(), offset, done, os.POSIX_FADV_DONTNEED)
         self._digest.update(content)
 
     def _complete(self, file: SnapshotFile) -> None:

@@ -129,29 +129,69 @@ def test_malformed_write_is_refused_by_the_decoder(
     assert refuses(impl.core.decode_entry, impl.core.encode_entry([poisoned]))
 
 
-@given(st.lists(own.transactions, max_size=3), st.data())
+families = st.sampled_from([b"", native.FAMILY_GROUP, native.FAMILY_DEDUP])
+family_writes = st.tuples(families, own.writes).map(
+    lambda drawn: (drawn[1][0], drawn[0] + drawn[1][1], drawn[1][2])
+)
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.lists(family_writes, max_size=5)), max_size=4),
+)
 def test_writes_that_landed_are_handed_on_by_their_kind(
-    impl: Impl, transactions: list[native.Transaction], data: st.DataObject
+    impl: Impl, drawn: list[tuple[bool, list[tuple[int, bytes, bytes]]]]
 ) -> None:
-    statuses = [data.draw(st.sampled_from([native.APPLIED, native.STALE])) for _ in transactions]
-    puts: list[tuple[bytes, bytes]] = []
-    others: list[tuple[int, bytes, bytes]] = []
+    handed: list[tuple[int, bytes, bytes]] = []
     has_touched = impl.plan.write_landed(
-        transactions,
-        [(status, 0, 0) for status in statuses],
-        lambda key, value: puts.append((key, value)),
-        lambda kind, key, value: others.append((kind, key, value)),
+        [native.Transaction(*HEAD, [], writes) for _, writes in drawn],
+        [(native.APPLIED if lands else native.STALE, 0, 0) for lands, _ in drawn],
+        lambda key, value: handed.append((native.PUT, key, value)),
+        lambda kind, key, value: handed.append((kind, key, value)),
     )
-    landed = [
-        write
-        for transaction, status in zip(transactions, statuses, strict=True)
-        if status == native.APPLIED
-        for write in transaction.writes
+    landed = [write for lands, writes in drawn if lands for write in writes]
+    puts, sums = (native.PUT, native.FRESH_PUT), (native.ADD, native.MAX)
+    plain = [
+        (native.PUT if kind in puts else kind, key, value)
+        for kind, key, value in landed
+        if kind != native.TOUCH
     ]
-    kinds = (native.PUT, native.FRESH_PUT)
-    assert puts == [(key, value) for kind, key, value in landed if kind in kinds]
-    assert others == [write for write in landed if write[0] not in (*kinds, native.TOUCH)]
+    assert sorted(handed) == sorted(plain)
+    # In the log's order: the sums, what is neither put nor sum, and everything of one key.
+    assert [one for one in handed if one[0] in sums] == [one for one in plain if one[0] in sums]
+    assert _around_barriers(handed) == _around_barriers(plain)
     assert has_touched is any(kind == native.TOUCH for kind, _, _ in landed)
+
+
+def _around_barriers(writes: list[tuple[int, bytes, bytes]]) -> list[Any]:
+    """The deletes, and for each key its puts between them."""
+    found: list[Any] = [{}]
+    for kind, key, value in writes:
+        if kind == native.PUT:
+            found[-1].setdefault(key, []).append(value)
+        elif kind not in (native.ADD, native.MAX):
+            found += [(kind, key, value), {}]
+    return found
+
+
+def test_rows_of_groups_and_of_deduplication_come_after_the_others(impl: Impl) -> None:
+    one, two = (
+        [
+            (native.FRESH_PUT, native.FAMILY_DATA + name, b""),
+            (native.FRESH_PUT, native.FAMILY_GROUP + name, b""),
+            (native.PUT, native.FAMILY_DEDUP + name, b""),
+            (native.ADD, b"total", bytes(8)),
+        ]
+        for name in (b"1", b"2")
+    )
+    keys: list[bytes] = []
+    impl.plan.write_landed(
+        [native.Transaction(*HEAD, [], writes) for writes in (one, two)],
+        [(native.APPLIED, 0, 0)] * 2,
+        lambda key, value: keys.append(key),
+        lambda kind, key, value: None,
+    )
+    order = (native.FAMILY_DATA, native.FAMILY_GROUP, native.FAMILY_DEDUP)
+    assert keys == [family + name for family in order for name in (b"1", b"2")]
 
 
 def test_layout_is_the_documented_bytes(impl: Impl) -> None:

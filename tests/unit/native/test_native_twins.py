@@ -22,6 +22,9 @@ keys = st.builds(
     st.sampled_from([b"", *_keys_ref.SHAPES]),
     st.one_of(st.binary(max_size=40), st.tuples(segments, st.binary(max_size=30)).map(b"".join)),
 )
+tokens = st.one_of(
+    texts, st.text("!a~ \x7f\x00é", max_size=4), st.text("!~", min_size=1, max_size=130)
+)
 handles = st.one_of(
     texts,
     own.receipts.map(lambda made: native.encode_receipt(*made)),
@@ -41,7 +44,15 @@ group_keys = st.builds(
     st.sampled_from([b"", b"a", b"b"]),
     st.sampled_from([b"", b"0123456789", b"0123456788"]),
 )
+head_keys = st.sampled_from([b"!sqs|msg|head|" + group for group in (b"", b"a", b"b")])
+filed_keys = st.builds(
+    lambda group, last: native.FAMILY_GROUP + group + b"012345678" + last,
+    st.sampled_from([b"", b"a", b"b"]),
+    st.sampled_from([b"7", b"8", b"9"]),
+)
 group_rows = st.one_of(
+    st.tuples(st.just(native.TOUCH), head_keys, st.just(b"")),
+    st.tuples(st.just(native.FRESH_PUT), filed_keys, st.just(b"")),
     st.tuples(st.integers(native.PUT, native.TOUCH), group_keys, own.blobs),
     st.tuples(st.just(native.DROP), group_keys, group_keys.map(lambda key: key + b"\xff")),
 )
@@ -69,6 +80,9 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     "message_id": st.tuples(numbers, st.integers(-1, 17), sixteens),
     "message_id_text": st.tuples(sixteens),
     "message_id_position": st.tuples(sixteens),
+    "sequence_number": st.tuples(
+        st.tuples(own.u64, own.u16).map(lambda parts: parts[0] << 16 | parts[1]), own.partitions
+    ),
     "receipt_tag": st.tuples(sixteens, numbers, sixteens, numbers),
     "encode_receipt": st.tuples(sixteens, numbers, sixteens, numbers, numbers),
     "decode_receipt": st.tuples(handles),
@@ -112,9 +126,8 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
         texts,
         st.lists(st.tuples(st.integers(-1, 16), own.blobs, st.binary(max_size=200)), max_size=18),
     ),
-    "is_token": st.tuples(
-        st.one_of(texts, st.text("!a~ \x7f\x00é", max_size=4), st.text("!~", max_size=130))
-    ),
+    "is_token": st.tuples(tokens),
+    "plain_draft": st.tuples(own.blobs, st.booleans(), tokens, tokens, own.blobs),
     "plan_fifo_sends": st.tuples(
         sixteens,
         numbers,
@@ -131,9 +144,10 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
         ),
     ),
     "head_changes": st.builds(
-        lambda made, statuses: (
+        lambda made, statuses, known: (
             made[: len(statuses)],
             [(status, 0, 0) for status in statuses[: len(made)]],
+            known,
         ),
         st.lists(
             own.transactions.flatmap(
@@ -144,6 +158,12 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
             max_size=3,
         ),
         st.lists(st.sampled_from([native.APPLIED, native.CONFLICT]), max_size=3),
+        st.dictionaries(
+            head_keys,
+            st.sampled_from(
+                [None, *(b"012345678" + last + bytes(8) for last in (b"7", b"8", b"9"))]
+            ),
+        ),
     ),
 }
 

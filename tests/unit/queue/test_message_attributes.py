@@ -5,11 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastnode import native
 from fastnode.queue import message_attributes as subject
 from fastnode.queue.api import MessageAttributeValue
 from fastnode.queue.digest import Attribute
 from fastnode.queue.errors import INVALID_CHARACTERS, SqsError
 from fastnode.queue.message_attributes import MessageExtras
+from tests.unit.conftest import Impl
 
 IPV = "InvalidParameterValueException"
 
@@ -243,3 +245,23 @@ def test_extras_with_fewer_or_more_members_are_readable() -> None:
     longer = msgspec.msgpack.encode(["g", None, [], None, None, "later"])
     assert subject.decode_extras(shorter) == MessageExtras(group_id="g")
     assert subject.decode_extras(longer) == MessageExtras(group_id="g")
+
+
+TOKENS = st.text([chr(code) for code in range(0x21, 0x7F)], min_size=1, max_size=128)
+
+
+@given(TOKENS, TOKENS, st.booleans())
+def test_plain_draft_of_a_fifo_message_has_the_stored_form_of_its_ids(
+    impl: Impl, group_id: str, deduplication_id: str, is_per_group: bool
+) -> None:
+    draft = impl.plan.plain_draft(b"prefix", is_per_group, group_id, deduplication_id, b"body")
+    scope = group_id if is_per_group else ""
+    extras = MessageExtras(group_id, deduplication_id=deduplication_id)
+    assert draft == native.FifoDraft(
+        entry=0,
+        group_id=group_id,
+        dedup_key=native.dedup_key(b"prefix", scope, deduplication_id),
+        extras=subject.encode_extras(extras),
+        body=b"body",
+    )
+    assert type(draft) is native.FifoDraft

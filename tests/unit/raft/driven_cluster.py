@@ -40,6 +40,7 @@ class DrivenNode(Node):
     """A number is written as a row, and a read looks for the rows of all acknowledged ones."""
 
     election_ticks = config.ELECTION_TICKS
+    tick_ns = round(config.TICK_SECONDS * 1_000_000_000)
 
     def start(self) -> None:
         super().start()

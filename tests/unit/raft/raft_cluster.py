@@ -77,6 +77,7 @@ class Read:
 
 class Node:
     election_ticks = ELECTION_TICKS
+    tick_ns = TICK_NS
 
     def __init__(self, cluster: "Cluster", number: int, *, rate_ppm: int, offset_ns: int) -> None:
         self.cluster = cluster
@@ -120,7 +121,7 @@ class Node:
         return self.reads.lease.is_valid(self.clock_ns)
 
     def tick(self) -> None:
-        self.next_tick_ns += TICK_NS * 1_000_000 // (1_000_000 + self._rate_ppm) + 1
+        self.next_tick_ns += self.tick_ns * 1_000_000 // (1_000_000 + self._rate_ppm) + 1
         self.raft.tick()
         self.turn()
 

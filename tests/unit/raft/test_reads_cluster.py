@@ -127,7 +127,7 @@ def test_a_new_leader_serves_no_read_before_it_applied_what_its_predecessor_prom
     assert not read.is_served and not heir.group.is_readable and read.error is None
     heir.engine.stalled = False
     heir.driver.apply(list(heir.driver.stalled))
-    cluster.run(TICK_NS)
+    cluster.run(heir.tick_ns)
     assert read.is_served and heir.has(1) and third.has(1)
 
 

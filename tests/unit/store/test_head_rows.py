@@ -8,10 +8,13 @@ from fastnode.store.engine import Batch
 from fastnode.store.heads import HeadRows
 from tests.unit.store.test_heads import (
     KEYS,
+    START,
     CountingEngine,
     delete,
+    expected,
     head,
     head_rows,
+    position,
     purge,
     send,
     transaction,
@@ -60,6 +63,23 @@ def test_a_purge_is_noticed_by_the_rows_that_are_kept_also_if_nothing_is_touched
     rows.written()
     engine.write(fill(engine, rows, transaction(3, send("a", 3))))
     assert head_rows(engine) == head("a", 3)
+
+
+def test_a_message_before_the_head_that_is_known_becomes_the_head() -> None:
+    engine, rows = CountingEngine(), HeadRows()
+    engine.write(fill(engine, rows, transaction(5, send("a", 5), send("b", 5, 1))))
+    rows.written()
+    engine.write(fill(engine, rows, transaction(6, send("a", 3), send("b", 6))))
+    assert head_rows(engine) == head("a", 3) | expected(KEYS, "b", position(5, 1), START + 5)
+
+
+def test_a_send_and_the_end_of_the_head_before_it_meet_in_one_batch() -> None:
+    engine, rows = CountingEngine(), HeadRows()
+    engine.write(fill(engine, rows, transaction(1, send("a", 1), send("b", 1, 1))))
+    rows.written()
+    steps = [(2, send("a", 2)), (3, delete("a", 1)), (4, send("a", 4)), (5, send("b", 5))]
+    engine.write(fill(engine, rows, *(transaction(*step) for step in steps)))
+    assert head_rows(engine) == head("a", 2) | expected(KEYS, "b", position(1, 1), START + 1)
 
 
 def test_rows_are_kept_of_so_many_groups_only(monkeypatch: pytest.MonkeyPatch) -> None:
