@@ -34,6 +34,7 @@ RATIO_MIN = 0.95
 # `env` becomes the node, so the process that is watched is the node.
 WITHOUT = ("env", "FASTNODE_DEDUP_SDK_RETRIES=0", "FASTNODE_DEDUP_BATCH_SEND=0", *NODE_COMMAND)
 COMMANDS = {"with": NODE_COMMAND, "without": WITHOUT}
+RECOGNISED = "fastnode_calls_recognised_total"
 LOAD_SECONDS_MAX = 300.0
 TABLE_SECONDS_MAX = 120.0
 
@@ -124,6 +125,8 @@ def node_growth(directory: Path, plan: Plan, name: str) -> int:
         send(node.address, file, plan.sends_before)
         before = node.resident_bytes()
         send(node.address, file, plan.sends)
+        if node.counter(RECOGNISED):
+            raise LoadError("requests were taken for attempts of earlier ones")
         return node.resident_bytes() - before
 
 

@@ -123,6 +123,23 @@ def test_every_node_finds_what_another_one_did(balanced: Balanced, queue: str) -
 
 
 @pytest.mark.parametrize("queue", QUEUES)
+def test_every_node_finds_a_single_message_that_another_one_sent(
+    balanced: Balanced, queue: str
+) -> None:
+    told: list[Told] = []
+    for number in range(ROUNDS):
+        body = f"single-{number}"
+        (members,) = batch_entries(queue, [body])
+        del members["Id"]
+        send = partial(balanced.sqs.send_message, QueueUrl=url_of(queue), **members)
+        answer, lost = balanced.losing(send)
+        assert answer["MessageId"] == lost["MessageId"]
+        assert answer.get("SequenceNumber") == lost.get("SequenceNumber")
+        told.append(Told(body, answer["MessageId"]))
+    assert judge(told, take_all(balanced, queue)) == []
+
+
+@pytest.mark.parametrize("queue", QUEUES)
 def test_messages_given_back_through_one_node_stay_with_who_took_them(
     balanced: Balanced, queue: str
 ) -> None:
