@@ -26,6 +26,7 @@ from fastnode.queue.parts import Sent
 from fastnode.queue.repeats import not_landed, repeatable
 from fastnode.queue.send_again import (
     batch_sent_before,
+    batch_sent_to_partitions,
     response_of,
     result_of,
     sent_before,
@@ -43,9 +44,9 @@ async def send_message(
     service: Service, call: Call, request: SendMessageRequest
 ) -> SendMessageResponse:
     queue = await service.queue(call, request.queue_url)
-    if queue.throttle is not None:
-        queue.throttle.charge_send(1, queue.group.now() >> 16)
     try:
+        if queue.throttle is not None:
+            queue.throttle.charge_send(1, queue.group.now() >> 16)
         valid = validate.send_message(request, queue.settings, call.trace_header)
     except SqsError:
         sent = await sent_to_partition(service, queue, call, request, 0)
@@ -69,9 +70,15 @@ async def send_message_batch(
     service: Service, call: Call, request: SendMessageBatchRequest
 ) -> SendMessageBatchResponse:
     queue = await service.queue(call, request.queue_url)
-    accepted, refused = batch.send_message_batch(request, queue.settings, call.trace_header)
-    if queue.throttle is not None:
-        queue.throttle.charge_send(len(accepted) + len(refused), queue.group.now() >> 16)
+    try:
+        accepted, refused = batch.send_message_batch(request, queue.settings, call.trace_header)
+        if queue.throttle is not None:
+            queue.throttle.charge_send(len(accepted) + len(refused), queue.group.now() >> 16)
+    except SqsError:
+        landed = await batch_sent_to_partitions(service, queue, call, request)
+        if landed is None:
+            raise
+        return landed
     results: dict[int, SendMessageBatchResultEntry] = {}
     for number, _ in refused if call.is_repeated else ():
         entry = (request.entries or ())[number]

@@ -1,6 +1,6 @@
 """The answers of sends that an earlier attempt of the call has made: see `repeats.py`."""
 
-from fastnode import native
+from fastnode import config, native
 from fastnode.queue import fifo_send, repeats, validate
 from fastnode.queue.api import (
     BatchResultErrorEntry,
@@ -68,6 +68,24 @@ async def sent_to_partition(
     return await fifo_send.landed_at(
         service, queue, call, entry.message_group_id, number, _body(entry)
     )
+
+
+async def batch_sent_to_partitions(
+    service: Service, queue: LiveQueue, call: Call, request: SendMessageBatchRequest
+) -> SendMessageBatchResponse | None:
+    """Of a batch that the queue would refuse as a whole today; None if nothing of it has landed."""
+    entries = request.entries or ()
+    if len(entries) > config.BATCH_ENTRIES_MAX:
+        return None  # it was refused from the start
+    successful: list[SendMessageBatchResultEntry] = []
+    failed: list[BatchResultErrorEntry] = []
+    for number, entry in enumerate(entries):
+        sent = await sent_to_partition(service, queue, call, entry, number)
+        if sent is None:
+            failed.append(repeats.failed(entry.id))
+        else:
+            successful.append(result_of(entry, sent))
+    return SendMessageBatchResponse(successful, failed) if successful else None
 
 
 def _original(
