@@ -74,6 +74,7 @@ bench: $(VENV)/.dev ## compiled against twin, node against bare echo: ratios mea
 	$(BIN)/pytest -q bench --benchmark-only --benchmark-columns=median,iqr,rounds
 	$(BIN)/python -m bench.node_load
 	$(BIN)/python -m bench.fanout
+	$(BIN)/python -m bench.retries
 
 debug-check: $(VENV)/.dev ## the compiled modules with every bounds check on, against their tests
 	FASTNODE_BUILD=debug $(BIN)/python setup.py -q build --build-base build/debug-base --build-lib build/debug

@@ -169,10 +169,10 @@ def create_queues(server: Server, signer: Signer, count: int) -> list[str]:
     """Queues that are in the node's memory, so that only polls add to it."""
     urls = []
     for number in range(count):
-        created = signer.request("CreateQueue", {"QueueName": f"idle-{number}"}, number)
+        created = signer.request("CreateQueue", {"QueueName": f"idle-{number}"})
         urls.append(json.loads(exchange(server.address, created))["QueueUrl"])
         members = {"QueueUrl": urls[-1], "WaitTimeSeconds": 0}
-        exchange(server.address, signer.request("ReceiveMessage", members, number))
+        exchange(server.address, signer.request("ReceiveMessage", members))
     return urls
 
 
@@ -214,7 +214,7 @@ def cpu_seconds(server: Server) -> float:
 def wake_all(server: Server, signer: Signer, urls: Sequence[str], polls: Polls) -> list[float]:
     """One message for each poll; when each was answered, in seconds after they were sent."""
     total = len(polls.sockets)
-    batches = [batch_of(signer, urls[n % len(urls)], n) for n in range(total // BATCH)]
+    batches = [batch_of(signer, urls[n % len(urls)]) for n in range(total // BATCH)]
     with opened(server.address, SENDERS) as senders:
         for number, connection in enumerate(senders.sockets.values()):
             connection.sendall(b"".join(batches[number::SENDERS]))
@@ -225,9 +225,9 @@ def wake_all(server: Server, signer: Signer, urls: Sequence[str], polls: Polls) 
     return latencies
 
 
-def batch_of(signer: Signer, url: str, number: int) -> bytes:
+def batch_of(signer: Signer, url: str) -> bytes:
     entries = [{"Id": str(n), "MessageBody": "wake up"} for n in range(BATCH)]
-    return signer.request("SendMessageBatch", {"QueueUrl": url, "Entries": entries}, number)
+    return signer.request("SendMessageBatch", {"QueueUrl": url, "Entries": entries})
 
 
 def await_answers(polls: Polls, expected: bytes, seconds_max: float) -> list[float]:

@@ -1,6 +1,7 @@
 """Raw HTTP requests as botocore sends them, signed beforehand; pure: the time is an argument.
 
-A signature is good for 15 minutes, longer than any run, so the load generator repeats these bytes.
+A signature is good for 15 minutes, longer than any run, so the load generator repeats these bytes;
+it gives each request that has an invocation id one of its own, which no signature covers.
 """
 
 import hashlib
@@ -28,8 +29,12 @@ class Signer:
     access_key: str = "AKIDEXAMPLE"
     secret_key: str = "benchmark-secret"
 
-    def request(self, action: str, members: Mapping[str, object], serial: int = 0) -> bytes:
-        """One complete request; `serial` only tells its invocation id from the others'."""
+    def request(
+        self, action: str, members: Mapping[str, object], serial: int | None = None
+    ) -> bytes:
+        """One complete request. `serial` tells its invocation id from the others'; without one the
+        request is never taken for another attempt of an earlier one.
+        """
         body = json.dumps(members).encode()
         headers = {
             "X-Amz-Target": f"AmazonSQS.{action}",
@@ -38,8 +43,9 @@ class Signer:
             "X-Amz-Date": self.signed_at.strftime("%Y%m%dT%H%M%SZ"),
         }
         headers["Authorization"] = self.authorization(headers, body)
-        headers["amz-sdk-invocation-id"] = f"6f1c4a52-0d3e-4b77-9c18-{serial:012x}"
-        headers["amz-sdk-request"] = "attempt=1"
+        if serial is not None:
+            headers["amz-sdk-invocation-id"] = f"6f1c4a52-0d3e-4b77-9c18-{serial:012x}"
+            headers["amz-sdk-request"] = "attempt=1"
         headers["Content-Length"] = str(len(body))
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         head = f"POST / HTTP/1.1\r\nHost: {self.host}\r\nAccept-Encoding: identity\r\n{lines}\r\n"
@@ -111,4 +117,5 @@ def consumer_script(signer: Signer, queue_url: str, *, wait_seconds: int = 0) ->
         "WaitTimeSeconds": wait_seconds,
     }
     delete = {"QueueUrl": queue_url, "Entries": []}
-    return signer.request("ReceiveMessage", receive) + signer.request("DeleteMessageBatch", delete)
+    first = signer.request("ReceiveMessage", receive, 0)
+    return first + signer.request("DeleteMessageBatch", delete, 1)

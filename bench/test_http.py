@@ -17,7 +17,7 @@ from fastnode.http.http1 import Request, RequestParser
 
 SIGNER = Signer("127.0.0.1:9324", datetime(2026, 1, 1, tzinfo=UTC))
 QUEUE_URL = "http://127.0.0.1:9324/000000000000/orders"
-SEND = SIGNER.request("SendMessage", {"QueueUrl": QUEUE_URL, "MessageBody": message_body(1)})
+SEND = SIGNER.request("SendMessage", {"QueueUrl": QUEUE_URL, "MessageBody": message_body(1)}, 0)
 SDK_EXTRAS = b"x-amzn-query-mode: true\r\nConnection: keep-alive\r\n\r\n"
 REQUESTS = {
     "12 headers": SEND.replace(b"\r\n\r\n", b"\r\n" + SDK_EXTRAS, 1),

@@ -27,7 +27,7 @@ CEILINGS = {200: 40.0, 65_536: 3.0}
 def received(characters: int) -> Request:
     members = {"QueueUrl": QUEUE_URL, "MessageBody": message_body(1, characters)}
     parser = RequestParser()
-    parser.feed(SIGNER.request("SendMessage", members))
+    parser.feed(SIGNER.request("SendMessage", members, 0))
     request = parser.next_event()
     assert isinstance(request, Request)
     return request

@@ -42,6 +42,8 @@ class Node:
         self.data_dir = data_dir
         self.sqs_url = ""
         self.admin_url = ""
+        # Settings by variables, for the starts to come.
+        self.more_environment: dict[str, str] = {}
         self._arguments = arguments
         self._stderr_path = data_dir.parent / f"{data_dir.name}.stderr"
         self._process: subprocess.Popen[bytes] | None = None
@@ -64,13 +66,19 @@ class Node:
         assert self._process is not None, "the node is not running"
         return self._process
 
+    def command(self) -> list[str]:
+        return node_command(self.data_dir, *self._arguments)
+
+    def variables(self) -> dict[str, str]:
+        return environment() | self.more_environment
+
     def launch(self) -> None:
         """Begin to start; returns at once."""
         assert self._process is None, "the node is running"
         with self._stderr_path.open("ab") as stderr:
             self._process = subprocess.Popen(
-                node_command(self.data_dir, *self._arguments),
-                env=environment(),
+                self.command(),
+                env=self.variables(),
                 cwd=self.data_dir.parent,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

@@ -233,7 +233,10 @@ class _HttpCall(Call):
         """After an attempt that gave no answer: true if there is another, and it has begun."""
         if self._attempts is None:
             self._attempts = Attempts(repeats=self.gates.repeats_calls)
-        if self._attempts.after(error) is not Step.AGAIN or self.is_gone or self.is_answered:
+        if self._attempts.after(error) is not Step.AGAIN or self.is_answered:
+            return False
+        # A call that has come from the short way is not watched yet.
+        if self.is_gone or self._exchange.is_closed:
             return False
         # Of a call with several parts some may have landed.
         self.is_repeated = True

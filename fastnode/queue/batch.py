@@ -5,7 +5,7 @@ entry is checked by the same function as the single call, with its own wording, 
 becomes a result instead of an error.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Final, Protocol, TypeVar
 
 from fastnode.config import BATCH_ENTRIES_MAX, MESSAGE_BYTES_MAX
@@ -51,19 +51,24 @@ _BAD_ID_TEXT: Final = (
 
 
 def send_message_batch(
-    request: SendMessageBatchRequest, settings: QueueSettings, trace_header: str | None = None
+    request: SendMessageBatchRequest,
+    settings: QueueSettings,
+    trace_header: str | None = None,
+    sent: Container[int] = (),
 ) -> tuple[list[tuple[int, str, ValidSend]], list[tuple[int, BatchResultErrorEntry]]]:
     """The messages to store, each with its entry's number and id, and the refusals with the numbers
-    of their entries; both in entry order.
+    of their entries; both in entry order. Entries whose numbers are in `sent` are passed over.
     """
-    entries = _checked_entries(request.entries, "SendMessageBatchRequestEntry")
+    checked = _checked_entries(request.entries, "SendMessageBatchRequestEntry")
+    numbered = [(number, entry) for number, entry in enumerate(checked) if number not in sent]
+    entries = [entry for _, entry in numbered]
     if settings.is_fifo:
         _check_fifo(entries, settings)
     else:
         _check_total_size(entries)
     accepted: list[tuple[int, str, ValidSend]] = []
     refused: list[tuple[int, BatchResultErrorEntry]] = []
-    for number, entry in enumerate(entries):
+    for number, entry in numbered:
         entry_id = entry.id or ""
         try:
             valid = send_message(entry, settings, trace_header, SEND_ENTRIES[number])

@@ -11,7 +11,7 @@ from fastnode.queue.digest import body_md5, content_deduplication_id
 from fastnode.queue.fifo_live import FifoQueue
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.message_attributes import encode_extras
-from fastnode.queue.parts import Find, Send, Sent
+from fastnode.queue.parts import Send, Sent
 from fastnode.queue.places import at_partition, by_partition, in_partitions, of_call
 from fastnode.queue.repeats import Landed, find, request_at
 from fastnode.queue.service import Service
@@ -72,6 +72,7 @@ async def store_in(
         await blocked
     originals = _originals(queue, keys)
     if landed is not None:
+        service.gates.recognised += 1
         return [
             sent_before(landed, queue.partition, entry, valid.body)
             or _original(queue, originals[key], valid)
@@ -95,23 +96,6 @@ async def store_in(
         _answer(queue, sent[key]) if key in sent else _original(queue, originals[key], valid)
         for key, (_, valid) in zip(keys, messages, strict=True)
     ]
-
-
-async def landed_at(
-    service: Service, queue: LiveQueue, call: Call, group_id: str, number: int, body: bytes
-) -> Sent | None:
-    """What an entry became in an earlier attempt of the call, if it took effect."""
-    partition = queue.partition_for(group_id)
-    request = request_at(service.identity(call), partition)
-    landed = await at_partition(
-        service,
-        queue,
-        partition,
-        lambda shard: find(shard.group, request),
-        lambda: Find(*of_call(service, call, queue), partition),
-        lambda found: None if found is None else Landed(request, *found),
-    )
-    return None if landed is None else sent_before(landed, partition, number, body)
 
 
 def sent_before(landed: Landed, partition: int, number: int, body: bytes) -> Sent | None:

@@ -22,7 +22,7 @@ from fastnode.queue.receipt import open_receipt
 from fastnode.queue.receive_again import landed_here
 from fastnode.queue.receive_answer import answers
 from fastnode.queue.receive_one import redelivered
-from fastnode.queue.repeats import find, request_at
+from fastnode.queue.repeats import find_parts
 from fastnode.queue.service import Service
 from fastnode.queue.visibility import Change, change_in
 from fastnode.store.keyspace import QueueKeys, encode_position, split_position
@@ -63,6 +63,13 @@ async def _deliver(worker: PartWorker, part: parts.Deliver, _call: Call) -> list
     return [encode_position(number) for number in refused]
 
 
+async def _find(worker: PartWorker, part: parts.Find, _call: Call) -> list[tuple[int, int, int]]:
+    group = worker.service.groups[part.group]
+    if not group.is_ready:
+        raise NotLed("another node leads the group")
+    return await find_parts(group, part.request)
+
+
 async def _follow(worker: PartWorker, part: parts.Follow, _call: Call) -> None:
     group = worker.service.groups[part.group]
     await group.reached(part.index)
@@ -99,12 +106,6 @@ async def _shard(service: Service, part: parts.OfQueue, partition: int) -> LiveQ
 async def _of_call(service: Service, part: parts.OfCall, call: Call) -> LiveQueue:
     call.request, call.retention = part.request, part.retention
     return await _shard(service, part, part.partition)
-
-
-async def _find(worker: PartWorker, part: parts.Find, call: Call) -> tuple[int, int] | None:
-    shard = await _of_call(worker.service, part, call)
-    landed = await find(shard.group, request_at(call.request, shard.partition))
-    return None if landed is None else (landed.commit_ts, landed.mask)
 
 
 async def _send(worker: PartWorker, part: parts.Send, call: Call) -> list[parts.Sent | None]:

@@ -32,6 +32,15 @@ class Deliver(Part, frozen=True):
     letters: list[tuple[bytes, Letter]]
 
 
+class Find(Part, frozen=True):
+    """→ where in the group a call has landed, whatever queue it was about: partition, timestamp and
+    mask of each.
+    """
+
+    group: int
+    request: bytes
+
+
 class OfQueue(Part, frozen=True):
     """Base of parts about a queue with partitions: the queue's name as a segment, and which of the
     queues that ever had the name.
@@ -49,10 +58,6 @@ class OfCall(OfQueue, frozen=True):
     request: bytes
     retention: int
     partition: int
-
-
-class Find(OfCall, frozen=True):
-    """→ when the call landed in the partition, and with which entries; None if it has not."""
 
 
 class Send(OfCall, frozen=True):
@@ -169,7 +174,7 @@ class Redeliver(OfQueue, frozen=True):
 ANSWERS: Final[dict[type[Part], Any]] = {
     Barrier: int,
     Deliver: list[bytes],
-    Find: tuple[int, int] | None,
+    Find: list[tuple[int, int, int]],
     Send: list[Sent | None],
     Delete: dict[str, Refusal],
     Change: list[Refusal | None],

@@ -68,6 +68,18 @@ async def find(group: Group, request: bytes) -> Landed | None:
     return None if found is None else Landed(request, *found)
 
 
+async def find_parts(group: Group, request: bytes) -> list[tuple[int, int, int]]:
+    """Partition, commit timestamp and mask of what has landed in partitions that the group holds,
+    or held when the call was made.
+    """
+    found: list[tuple[int, int, int]] = []
+    for partition in range(config.PARTITIONS_MAX):
+        landed = await find(group, request_at(request, partition))
+        if landed is not None:
+            found.append((partition, landed.commit_ts, landed.mask))
+    return found
+
+
 Handler = Callable[[Service, Call, Q], Coroutine[Suspension, Any, T]]
 Again = Callable[[Service, Call, Q, Landed], Coroutine[Suspension, Any, T]]
 

@@ -1,13 +1,14 @@
 """SendMessage and SendMessageBatch: a plain send is one put, the message record."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from fastnode import native
 from fastnode.flow import Suspension
 from fastnode.native import MESSAGE_DELAYED, MESSAGE_FILED, PlannedSend
 from fastnode.queue import batch, fifo_send, repeats, validate
 from fastnode.queue.api import (
+    BatchResultErrorEntry,
     SendMessageBatchRequest,
     SendMessageBatchResponse,
     SendMessageBatchResultEntry,
@@ -29,7 +30,7 @@ from fastnode.queue.send_again import (
     response_of,
     result_of,
     sent_before,
-    sent_to_partition,
+    sent_to_partitions,
 )
 from fastnode.queue.service import Service
 from fastnode.queue.timers import Timer
@@ -42,16 +43,14 @@ from fastnode.store.txn import Txn
 async def send_message(
     service: Service, call: Call, request: SendMessageRequest
 ) -> SendMessageResponse:
+    if call.is_repeated:
+        before = await sent_to_partitions(service, call, request.queue_url, (request,))
+        if before:
+            return response_of(request, before[0])
     queue = await service.queue(call, request.queue_url)
     if queue.throttle is not None:
         queue.throttle.charge_send(1, queue.group.now() >> 16)
-    try:
-        valid = validate.send_message(request, queue.settings, call.trace_header)
-    except SqsError:
-        sent = await sent_to_partition(service, queue, call, request, 0)
-        if sent is None:
-            raise
-        return response_of(request, sent)
+    valid = validate.send_message(request, queue.settings, call.trace_header)
     (stored,) = await _stored(service, queue, call, ((0, valid),))
     if stored is None:
         raise not_landed()
@@ -68,27 +67,47 @@ async def send_message(
 async def send_message_batch(
     service: Service, call: Call, request: SendMessageBatchRequest
 ) -> SendMessageBatchResponse:
+    if not call.is_repeated:
+        return await _send_rest(service, call, request, ())
+    entries = request.entries or ()
+    before = await sent_to_partitions(service, call, request.queue_url, entries)
+    if not before:
+        return await _send_rest(service, call, request, ())
+    results = {number: result_of(entries[number], sent) for number, sent in before.items()}
+    failed: list[BatchResultErrorEntry] = []
+    left = [number for number in range(len(entries)) if number not in before]
+    if left:
+        try:
+            rest = await _send_rest(service, call, request, before)
+        except SqsError as error:
+            failed = [batch.failed_entry(entries[number].id or "", error) for number in left]
+        else:
+            numbers = {entry.id: number for number, entry in enumerate(entries)}
+            results |= {numbers[result.id]: result for result in rest.successful}
+            failed = rest.failed
+    return SendMessageBatchResponse([results[number] for number in sorted(results)], failed)
+
+
+async def _send_rest(
+    service: Service, call: Call, request: SendMessageBatchRequest, before: Container[int]
+) -> SendMessageBatchResponse:
+    """All entries but those that were sent before."""
     queue = await service.queue(call, request.queue_url)
-    accepted, refused = batch.send_message_batch(request, queue.settings, call.trace_header)
+    accepted, refused = batch.send_message_batch(request, queue.settings, call.trace_header, before)
     if queue.throttle is not None:
         queue.throttle.charge_send(len(accepted) + len(refused), queue.group.now() >> 16)
-    results: dict[int, SendMessageBatchResultEntry] = {}
-    for number, _ in refused if call.is_repeated else ():
-        entry = (request.entries or ())[number]
-        sent = await sent_to_partition(service, queue, call, entry, number)
-        if sent is not None:
-            results[number] = result_of(entry, sent)
-    failed = [refusal for number, refusal in refused if number not in results]
     stored: Sequence[PlannedSend | Sent | None] = ()
     if accepted:
         messages = [(number, valid) for number, _, valid in accepted]
         stored = await _stored(service, queue, call, messages)
-    for (number, entry_id, valid), message in zip(accepted, stored, strict=True):
+    successful: list[SendMessageBatchResultEntry] = []
+    failed = [refusal for _, refusal in refused]
+    for (_, entry_id, valid), message in zip(accepted, stored, strict=True):
         if message is None:
             failed.append(repeats.failed(entry_id))
         else:
-            results[number] = _result(entry_id, valid, message)
-    return SendMessageBatchResponse([results[number] for number in sorted(results)], failed)
+            successful.append(_result(entry_id, valid, message))
+    return SendMessageBatchResponse(successful, failed)
 
 
 async def _stored(

@@ -50,9 +50,8 @@ class Member(Node):
         self.number = number
         self.place = place
         self.sqs_url, self.admin_url = f"http://{place.listen}", f"http://{place.admin}"
-        # Flags and variables for the next start only a test knows about.
+        # For the next start; only a test knows about them.
         self.more_flags: tuple[str, ...] = ()
-        self.more_environment: dict[str, str] = {}
 
     def __enter__(self) -> Self:
         self.start()
@@ -72,19 +71,7 @@ class Member(Node):
         return [*self.place.prefix, *program, *self._arguments, *self.more_flags]
 
     def variables(self) -> dict[str, str]:
-        return environment() | self.place.environment | self.more_environment
-
-    def launch(self) -> None:
-        assert self._process is None, f"node {self.number} is running"
-        with self._stderr_path.open("ab") as stderr:
-            self._process = subprocess.Popen(
-                self.command(),
-                env=self.variables(),
-                cwd=self.data_dir.parent,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-            )
+        return super().variables() | self.place.environment
 
     def await_start(self) -> None:
         """The ready line of a node that was launched."""
@@ -335,15 +322,17 @@ def static_cluster(
     *flags: str,
     count: int = 3,
     directories: Mapping[int, Path] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Cluster]:
     """Nodes 1 to `count` that know each other by `--peers`, started and ready. Their directories
-    are new ones, but for those that are given.
+    are new ones, but for those that are given; all have the variables that are given.
     """
     with contextlib.closing(network), Cluster(directory, network, *flags) as cluster:
         peers = peers_flag(network, range(1, count + 1))
         for number in range(1, count + 1):
             chosen = (directories or {}).get(number)
-            cluster.add(number, "--peers", peers, directory=chosen)
+            member = cluster.add(number, "--peers", peers, directory=chosen)
+            member.more_environment = dict(environment or {})
         cluster.start()
         cluster.await_ready()
         cluster.await_leaders()

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use crate::flow::{step_names, Counts, Flow, Step};
 use crate::histogram::Histogram;
 use crate::http;
+use crate::identity::Identities;
 use crate::options::{Group, Kind, Options};
 use crate::system::{self, Poller};
 
@@ -137,6 +138,7 @@ struct Load {
     opened: Option<Reading>,
     closed: Option<Reading>,
     outstanding: u64,
+    identities: Identities,
     scratch: Vec<u8>,
     outcome: Outcome,
 }
@@ -154,6 +156,7 @@ impl Load {
             opened: None,
             closed: None,
             outstanding: 0,
+            identities: Identities::new(std::process::id()),
             scratch: vec![0; READ_BYTES],
             outcome: empty_outcome(&options.groups),
         }
@@ -289,9 +292,11 @@ impl Load {
         let now = Instant::now();
         let depth = connection.flow.depth(self.depth);
         while connection.under_way.len() < depth && self.budget > 0 && now < self.closes {
+            let start = connection.outbound.len();
             let Some(step) = connection.flow.send(&mut connection.outbound) else {
                 break;
             };
+            self.identities.renew(&mut connection.outbound[start..]);
             connection.under_way.push_back((step, now));
             self.budget -= 1;
             self.outstanding += 1;

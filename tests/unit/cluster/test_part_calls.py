@@ -55,7 +55,7 @@ LETTER = Letter(b"t", 1 << 63, b"s", 7, b"\0" * 10, b"stored", b"", 1 << 63, 31)
     [
         parts.Barrier(3),
         parts.Deliver(1, 2, [(b"\xff" * 10, LETTER)]),
-        parts.Find(*NAME, bytes(16), 1, 31),
+        parts.Find(7, bytes(16)),
         parts.Send(*NAME, bytes(16), 1, 31, "AIDA", [(9, SEND)]),
         parts.Delete(*NAME, bytes(16), 0, 0, [(0, "h1"), (9, "h2")]),
         parts.Change(*NAME, bytes(16), 0, 0, [(3, "h", 43_200)]),
@@ -118,6 +118,7 @@ def test_whoever_does_not_lead_says_so_and_does_nothing() -> None:
     for part in (
         parts.Barrier(group),
         parts.Deliver(group, 0, []),
+        parts.Find(group, bytes(16)),
         parts.Send(*name, bytes(16), 0, partition, "AIDA", [(0, SEND)]),
         parts.Delete(*name, bytes(16), 0, partition, []),
         parts.Change(*name, bytes(16), 0, partition, []),
