@@ -35,6 +35,17 @@ _RETRY_MS: Final = 50
 _WAITING_MAX: Final = 16_384
 
 
+class Left(CallCancelled):
+    """A call left after it was sent: by which link, to the leader of which term. Its answer may be
+    on its way.
+    """
+
+    def __init__(self, link: Caller, term: int) -> None:
+        super().__init__("nobody waits for the answer")
+        self.link = link
+        self.term = term
+
+
 class Links(Protocol):
     def link_to(self, node: int) -> Caller | None: ...
 
@@ -62,7 +73,7 @@ class Courier:
         self, group: Group, service: int, payload: bytes, call: Call | None = None
     ) -> tuple[int, bytes]:
         """Status and payload of the leader's answer. `NotLed`: this node leads the group.
-        `CallCancelled`: the call has left.
+        `CallCancelled`: the call has left; `Left` if it had been sent.
         """
         began, patience = self._now(), 0.0
         while not group.is_ready:
@@ -107,6 +118,7 @@ class Courier:
         era = breaker.admit((group.leader, group.term), self._now())
         if era is None:
             raise Unavailable("the leader of the queue's group does not answer")
+        term = group.term
         asked = Asked(link, service, payload, config.FORWARD_SECONDS)
         if call is not None:
             call.on_gone = asked.cancel
@@ -117,6 +129,9 @@ class Courier:
             if isinstance(failure, LinkLost) and not failure.was_written:
                 return None
             raise Unsettled(f"the leader did not answer: {failure}") from failure
+        except CallCancelled as cancelled:
+            breaker.withdraw(era)
+            raise Left(link, term) from cancelled
         except OperationError:
             breaker.withdraw(era)
             raise

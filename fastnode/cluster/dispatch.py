@@ -7,23 +7,26 @@ is carried to the leader of its home group, once: whoever carries it out does no
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
-from fastnode import config
+from fastnode import config, native
+from fastnode.cluster import part_calls
 from fastnode.cluster.call_codec import (
     decode_call,
     decode_result,
     encode_call,
     encode_result,
 )
-from fastnode.cluster.courier import FORWARDED, Courier
+from fastnode.cluster.courier import FORWARDED, Courier, Left
 from fastnode.cluster.outcome import encode_failure
 from fastnode.cluster.plain_send import begin_plain_send
 from fastnode.errors import NotLed
 from fastnode.flow import Suspension, start
+from fastnode.queue import parts
 from fastnode.queue.caller import Call
-from fastnode.queue.homes import home_of
+from fastnode.queue.homes import home_of, queue_of
 from fastnode.queue.operations import Operation
 from fastnode.queue.retry import carried_out
 from fastnode.queue.service import Service
+from fastnode.store.group import Group
 
 Handling = Coroutine[Suspension, Any, Any]
 
@@ -57,10 +60,25 @@ class Dispatcher:
                     payload = encode_call(call, request)
                 answer = await self._courier.carry(home, FORWARDED, payload, call)
                 return decode_result(call, *answer)
+            except Left as left:
+                if home is not None and operation.name == "ReceiveMessage":
+                    self._ask_back(home, left, call, request)
+                raise
             except NotLed:
                 # Nothing was written. The lead has just come here, or gone from here.
                 continue
         raise NotLed("the queue's group changes its leader too often")
+
+    def _ask_back(self, home: Group, left: Left, call: Call, request: Any) -> None:
+        """What the receive took is not to wait for its timeout. A leader that has not answered yet
+        finds out itself that nobody waits.
+        """
+        name = queue_of(self._service, call.caller, request)
+        assert name is not None, "it has a home"
+        segment = native.queue_segment(*name)
+        part_calls.tell(
+            left.link, parts.Return(home.number, left.term, segment, call.request, request)
+        )
 
     # --- for other nodes -----------------------------------------------------------------------
 

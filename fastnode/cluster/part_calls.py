@@ -8,10 +8,13 @@ from typing import Any, Final
 
 import msgspec
 
+from fastnode import config
 from fastnode.cluster.call_codec import DONE, decode_error
 from fastnode.cluster.courier import PARTS, Courier
 from fastnode.cluster.outcome import encode_failure
+from fastnode.errors import OperationError
 from fastnode.flow import start
+from fastnode.peers.calls import Caller as Link
 from fastnode.peers.calls import IncomingCall
 from fastnode.queue.caller import Call, Caller
 from fastnode.queue.part_handlers import PartWorker
@@ -34,6 +37,15 @@ async def ask(courier: Courier, group: Group, part: Part, call: Call | None = No
     if status != DONE:
         raise decode_error(status, payload)
     return _ANSWERS[type(part)](payload)
+
+
+def tell(link: Link, part: Part) -> None:
+    """To whoever is there, once; whether it is done nobody waits to hear."""
+    link.call(PARTS, _encode(part), config.FORWARD_SECONDS, _ignore)
+
+
+def _ignore(_status: int, _payload: bytes | None, _error: OperationError | None) -> None:
+    pass
 
 
 def serve(worker: PartWorker, payload: bytes, incoming: IncomingCall) -> None:

@@ -30,7 +30,7 @@ _ABOUT_MESSAGES: Final = frozenset(
 
 def home_of(service: Service, caller: Caller, action: str, request: Any) -> Group | None:
     """None: it may be answered here."""
-    name = _queue_of(service, caller, request)
+    name = queue_of(service, caller, request)
     if name is None or not all(name):
         return None
     groups = service.groups
@@ -42,7 +42,7 @@ def home_of(service: Service, caller: Caller, action: str, request: Any) -> Grou
     return None if queue is not None and queue.record.partition_groups else home
 
 
-def _queue_of(service: Service, caller: Caller, request: Any) -> tuple[str, str, str] | None:
+def queue_of(service: Service, caller: Caller, request: Any) -> tuple[str, str, str] | None:
     """Account, region and name of the queue, if the request names one properly."""
     if hasattr(request, "queue_url"):
         try:

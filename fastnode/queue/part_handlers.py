@@ -19,7 +19,7 @@ from fastnode.queue.partition_admin import open_partition, renew_partition
 from fastnode.queue.partitions import PartitionedQueue
 from fastnode.queue.parts import Part
 from fastnode.queue.receipt import open_receipt
-from fastnode.queue.receive_again import landed_here
+from fastnode.queue.receive_again import give_back_taken, landed_here
 from fastnode.queue.receive_answer import answers
 from fastnode.queue.receive_one import redelivered
 from fastnode.queue.repeats import find_parts
@@ -171,6 +171,14 @@ async def _give_back(worker: PartWorker, part: parts.GiveBack, _call: Call) -> N
     await worker.claims.give_back(part.claim)
 
 
+async def _return(worker: PartWorker, part: parts.Return, _call: Call) -> None:
+    service = worker.service
+    queue = service.find(*native.split_queue_segment(part.segment))
+    if queue is None or isinstance(queue, PartitionedQueue) or queue.group.number != part.group:
+        return
+    await give_back_taken(service, queue, part.request, part.receive, part.term)
+
+
 async def _redeliver(
     worker: PartWorker, part: parts.Redeliver, _call: Call
 ) -> list[Message] | None:
@@ -194,6 +202,7 @@ _HANDLERS: Final[dict[type[Part], Handler]] = {
     parts.Claim: _claim,
     parts.Take: _take,
     parts.GiveBack: _give_back,
+    parts.Return: _return,
     parts.Redeliver: _redeliver,
 }
 assert frozenset(_HANDLERS) == frozenset(parts.ANSWERS), "a part that nobody does"

@@ -8,7 +8,7 @@ from typing import Any, Final, get_args
 
 from msgspec import Struct
 
-from fastnode.queue.api import Message
+from fastnode.queue.api import Message, ReceiveMessageRequest
 from fastnode.queue.errors import ERRORS, SqsError
 from fastnode.queue.outbox import Letter
 from fastnode.queue.validate import ValidReceive, ValidSend
@@ -161,6 +161,18 @@ class GiveBack(Part, frozen=True):
     claim: int
 
 
+class Return(Part, frozen=True):
+    """The answer of a receive crossed the news that its client has gone: of a queue without
+    partitions, by the leader that was asked, in the term in which it was.
+    """
+
+    group: int
+    term: int
+    segment: bytes
+    request: bytes
+    receive: ReceiveMessageRequest
+
+
 class Redeliver(OfQueue, frozen=True):
     """What a receive of that identity, or without one of the same attempt id, took from the
     partitions that the node leads. None: nothing has landed; empty: it is not as it was any more.
@@ -185,6 +197,7 @@ ANSWERS: Final[dict[type[Part], Any]] = {
     Claim: Claimed,
     Take: list[Message],
     GiveBack: None,
+    Return: None,
     Redeliver: list[Message] | None,
 }
 ANY_PART: Final = (
@@ -201,6 +214,7 @@ ANY_PART: Final = (
     | Claim
     | Take
     | GiveBack
+    | Return
     | Redeliver
 )
 assert frozenset(ANSWERS) == frozenset(get_args(ANY_PART)), "a part without its answer"

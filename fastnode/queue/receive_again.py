@@ -18,8 +18,9 @@ from fastnode.queue.choice import Taken
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.partitions import PartitionedQueue
 from fastnode.queue.places import identity_of
+from fastnode.queue.plans import unreceived_state
 from fastnode.queue.receive_answer import answers
-from fastnode.queue.receive_one import Received
+from fastnode.queue.receive_one import Received, give_back
 from fastnode.queue.repeats import Landed, find, next_identity, request_at
 from fastnode.queue.service import Service
 from fastnode.queue.validate import ValidReceive
@@ -49,6 +50,7 @@ async def received_before(
             return None
         if all(known):
             service.gates.recognised += 1
+            service.polls.answered_again(call.request)
             return [message for messages in known for message in messages]
         call.request = next_identity(call.request)
     call.request = service.new_request()
@@ -72,6 +74,32 @@ async def landed_here(
     if not all(received):
         return []
     return answers([part for part in received if part is not None], valid)
+
+
+async def give_back_taken(
+    service: Service, queue: LiveQueue, request: bytes, receive: ReceiveMessageRequest, term: int
+) -> None:
+    """Nobody has read the answer that a receive of the identity got here in the term: as if it had
+    never been. Not if it was answered once more, for somebody who may have read that; whoever led
+    meanwhile may have done so too.
+    """
+    landed = await find(queue.group, request)
+    is_same_term = queue.group.is_ready and queue.group.term == term
+    if landed is None or not is_same_term or service.polls.was_answered_again(request):
+        return
+    received = _untouched(queue, landed, validate.receive_message(receive, queue.settings))
+    if received is not None:
+        before = [one._replace(state=_state_before(one)) for one in received.messages]
+        await give_back(service, received._replace(messages=before))
+
+
+def _state_before(taken: Taken) -> MessageState | None:
+    """As far as a give-back looks at it; None for a message that was never handed out before."""
+    state = taken.state
+    assert state is not None
+    count = state.receive_count - 1
+    is_first = count == unreceived_state(taken.record).receive_count
+    return None if is_first else state._replace(receive_count=count)
 
 
 def _is_known(queue: LiveQueue, request: bytes) -> bool:
