@@ -234,7 +234,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
 )
 _GUARDS: Final = {
     "listen": ", or give --credentials",
-    "raft": ", or give --peer-tls-cert and its like",
+    "raft": ", or give --peer-tls-cert, --peer-tls-key and --peer-tls-ca",
 }
 _TLS_FIELDS: Final = ("peer_tls_cert", "peer_tls_key", "peer_tls_ca")
 _BY_FIELD: Final = {option.field: option for option in OPTIONS}

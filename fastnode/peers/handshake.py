@@ -92,7 +92,7 @@ ADVICE: Final = {
     Reason.SECRET: "the nodes have different cluster secrets: give both the same file with "
     "--cluster-secret",
     Reason.NO_SECRET: "a link beyond loopback needs a secret or TLS: give all nodes the same file "
-    "with --cluster-secret",
+    "with --cluster-secret, or certificates with --peer-tls-cert",
     Reason.ITSELF: "the address leads back to the node itself: correct --peers",
     Reason.ID_IN_USE: "another node has the same id: give one of them another --node-id and a "
     "fresh data directory",
