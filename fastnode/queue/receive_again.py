@@ -26,6 +26,8 @@ from fastnode.queue.validate import ValidReceive
 
 # So often one call may find that it has landed, and go on as another.
 _IDENTITIES_MAX: Final = 16
+# How long after its commit a receive may still be given back, as a difference of timestamps.
+_GIVE_BACK_SPAN: Final = round(config.FORWARD_SECONDS * 2000) << 16
 # Receives with other timeouts may have hidden their messages until the same moment.
 _SCANNED_MAX: Final = 16 * config.RECEIVE_MESSAGES_MAX
 
@@ -71,7 +73,18 @@ async def landed_here(
     received = [_untouched(shard, one, valid) for shard, one in pairs]
     if not all(received):
         return []
+    for shard, one in pairs:
+        _keep(shard, one.commit_ts)
     return answers([part for part in received if part is not None], valid)
+
+
+def _keep(queue: LiveQueue, receive: int) -> None:
+    """The earlier attempt may learn only now that nobody reads its answer: what it took is not its
+    own any more, and it must not give it back.
+    """
+    oldest = receive - _GIVE_BACK_SPAN
+    recent = {one for one in queue.answered_again if one > oldest}
+    queue.answered_again = frozenset((*recent, receive))
 
 
 def _is_known(queue: LiveQueue, request: bytes) -> bool:
