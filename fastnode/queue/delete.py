@@ -16,7 +16,7 @@ from fastnode.queue.api import (
 )
 from fastnode.queue.caller import Call
 from fastnode.queue.errors import SqsError, receipt_handle_expired
-from fastnode.queue.landed_parts import landed_entries
+from fastnode.queue.landed_parts import landed_entries, without_queue
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.parts import Delete
 from fastnode.queue.places import at_partition, by_partition, in_partitions, of_call
@@ -69,10 +69,14 @@ async def delete_message_batch(
     service: Service, call: Call, request: DeleteMessageBatchRequest
 ) -> DeleteMessageBatchResponse:
     landed = await landed_entries(service, call, request.queue_url) if call.is_repeated else {}
-    if landed and len(landed) == len(request.entries or ()):
-        entry_ids = [entry.id or "" for entry in request.entries or ()]
-        return DeleteMessageBatchResponse([DeleteMessageBatchResultEntry(i) for i in entry_ids])
-    queue = await service.queue(call, request.queue_url)
+    try:
+        queue = await service.queue(call, request.queue_url)
+    except SqsError as error:
+        if not landed:
+            raise
+        entry_ids, failed = without_queue(request.entries or (), landed, error)
+        successful = [DeleteMessageBatchResultEntry(entry_id) for entry_id in entry_ids]
+        return DeleteMessageBatchResponse(successful, failed)
     refusals: dict[str, BatchResultErrorEntry] = {}
     opened: dict[str, Numbered] = {}
     entries = batch.delete_message_batch(request)

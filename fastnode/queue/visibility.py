@@ -15,7 +15,7 @@ from fastnode.queue.api import (
 )
 from fastnode.queue.caller import Call
 from fastnode.queue.errors import SqsError, message_not_changeable, visibility_beyond_limit
-from fastnode.queue.landed_parts import landed_entries
+from fastnode.queue.landed_parts import landed_entries, without_queue
 from fastnode.queue.live import TIMER_RECEIVED, LiveQueue
 from fastnode.queue.places import at_partition, by_partition, in_partitions, of_call
 from fastnode.queue.plans import plan_touch
@@ -76,12 +76,14 @@ async def change_message_visibility_batch(
     service: Service, call: Call, request: ChangeMessageVisibilityBatchRequest
 ) -> ChangeMessageVisibilityBatchResponse:
     landed = await landed_entries(service, call, request.queue_url) if call.is_repeated else {}
-    if landed and len(landed) == len(request.entries or ()):
-        entry_ids = [entry.id or "" for entry in request.entries or ()]
-        return ChangeMessageVisibilityBatchResponse(
-            [ChangeMessageVisibilityBatchResultEntry(i) for i in entry_ids]
-        )
-    queue = await service.queue(call, request.queue_url)
+    try:
+        queue = await service.queue(call, request.queue_url)
+    except SqsError as error:
+        if not landed:
+            raise
+        entry_ids, failed = without_queue(request.entries or (), landed, error)
+        successful = [ChangeMessageVisibilityBatchResultEntry(entry_id) for entry_id in entry_ids]
+        return ChangeMessageVisibilityBatchResponse(successful, failed)
     refusals: dict[str, BatchResultErrorEntry] = {}
     opened: dict[str, Change] = {}
     entries = batch.change_message_visibility_batch(request)

@@ -102,6 +102,21 @@ def test_what_was_done_to_messages_is_told_whatever_the_queue_has_become(
     repeat(world, action, with_handles(queue, messages, **more), queue, event)
 
 
+@pytest.mark.parametrize("action", ["DeleteMessageBatch", "ChangeMessageVisibilityBatch"])
+def test_of_a_batch_that_landed_in_part_that_part_is_told_when_the_queue_is_gone(
+    world: RetryWorld, queue: EventQueue, action: str
+) -> None:
+    world.ask(1, posted("SendMessageBatch", send_all(queue)))
+    more = {"VisibilityTimeout": 900} if action.startswith("Change") else {}
+    members = with_handles(queue, world.receive(1, queue.url, timeout=600), **more)
+    members["Entries"].append({"Id": "bad", "ReceiptHandle": "forged", **more})
+    first = world.ask(1, posted(action, members, "call")).answer
+    world.call(1, "DeleteQueue", api.DeleteQueueRequest(queue.url))
+    second = world.ask(2, posted(action, members, "call", 2)).answer
+    assert first["Successful"] == second["Successful"] != []
+    assert [entry["Id"] for entry in second["Failed"]] == ["bad"]
+
+
 @pytest.mark.parametrize("event", [Event.NOTHING, Event.TIGHTEN])
 def test_an_entry_that_has_not_landed_is_judged_today(
     world: RetryWorld, queue: EventQueue, event: Event
