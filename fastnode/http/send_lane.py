@@ -17,7 +17,7 @@ from fastnode.errors import OperationError
 from fastnode.http.exchange import Exchange
 from fastnode.http.http1 import Request
 from fastnode.http.identity import Identity
-from fastnode.http.invocation import invocation_of
+from fastnode.http.invocation import invocation_of, is_first_attempt
 from fastnode.http.json_codec import CONTENT_TYPE
 from fastnode.http.trace_header import TRACE_HEADER
 from fastnode.native import FifoDraft, PlannedSend, encode_text
@@ -131,6 +131,9 @@ def _submit_fifo(service: Service, queue: LiveQueue, body: bytes, pending: "_Pen
     sent, sender = pending.sent, pending.caller.sender_id
     group_id = sent.message_group_id
     if group_id is None:
+        return False
+    if queue.record.partition_groups and not is_first_attempt(pending.request):
+        # It may have landed in a partition of another queue of that name.
         return False
     shard = queue.shard_for(group_id)
     assert isinstance(shard, FifoQueue)

@@ -16,6 +16,7 @@ from fastnode.queue.api import (
 )
 from fastnode.queue.caller import Call
 from fastnode.queue.errors import SqsError, receipt_handle_expired
+from fastnode.queue.landed_parts import landed_entries, without_queue
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.parts import Delete
 from fastnode.queue.places import at_partition, by_partition, in_partitions, of_call
@@ -44,6 +45,8 @@ async def _deleted_before(
 
 @repeatable(_deleted_before)
 async def delete_message(service: Service, call: Call, request: DeleteMessageRequest) -> None:
+    if call.is_repeated and await landed_entries(service, call, request.queue_url):
+        return
     queue = await service.queue(call, request.queue_url)
     if queue.throttle is not None:
         queue.throttle.charge_receive(1, queue.group.now() >> 16)
@@ -65,13 +68,23 @@ async def _batch_deleted_before(
 async def delete_message_batch(
     service: Service, call: Call, request: DeleteMessageBatchRequest
 ) -> DeleteMessageBatchResponse:
-    queue = await service.queue(call, request.queue_url)
+    landed = await landed_entries(service, call, request.queue_url) if call.is_repeated else {}
+    try:
+        queue = await service.queue(call, request.queue_url)
+    except SqsError as error:
+        if not landed:
+            raise
+        entry_ids, failed = without_queue(request.entries or (), landed, error)
+        successful = [DeleteMessageBatchResultEntry(entry_id) for entry_id in entry_ids]
+        return DeleteMessageBatchResponse(successful, failed)
     refusals: dict[str, BatchResultErrorEntry] = {}
     opened: dict[str, Numbered] = {}
     entries = batch.delete_message_batch(request)
-    if queue.throttle is not None:
+    if queue.throttle is not None and not landed:
         queue.throttle.charge_receive(len(entries), queue.group.now() >> 16)
     for number, (entry_id, handle) in enumerate(entries):
+        if number in landed:
+            continue
         if isinstance(handle, BatchResultErrorEntry):
             refusals[entry_id] = handle
             continue

@@ -74,8 +74,9 @@ async def store_in(
     if landed is not None:
         service.gates.recognised += 1
         return [
-            sent_before(landed, queue.partition, entry, valid.body)
-            or _original(queue, originals[key], valid)
+            sent_before(queue.partition, landed, entry, valid.body)
+            if landed.has(entry)
+            else _original(queue, originals[key], valid)
             for key, (entry, valid) in zip(keys, messages, strict=True)
         ]
     stamps = queue.group.stamp(request)
@@ -98,9 +99,7 @@ async def store_in(
     ]
 
 
-def sent_before(landed: Landed, partition: int, number: int, body: bytes) -> Sent | None:
-    if not landed.has(number):
-        return None
+def sent_before(partition: int, landed: Landed, number: int, body: bytes) -> Sent:
     sequence = native.sequence_number(landed.position(number), partition)
     return Sent(landed.message_id(number), body_md5(body), sequence)
 

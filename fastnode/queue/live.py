@@ -52,6 +52,8 @@ class LiveQueue:
         self._alarm = alarm
         self.waiters = Waiters()
         self.throttle: Throttle | None = None
+        # Receives whose messages were answered to another attempt of their call.
+        self.answered_again: frozenset[int] = frozenset()
         self.change(record)
         self.restart(generation)
 

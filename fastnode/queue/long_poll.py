@@ -14,8 +14,6 @@ from fastnode.queue.caller import Call
 
 # Deadlines of waiters that were woken stay behind; this many are not worth a clean-up.
 _SLACK: Final = 64
-# Far more than come between an answer and the news that nobody waited for it.
-_AGAIN_MAX: Final = 65_536
 
 
 class Alarm(Protocol):
@@ -45,23 +43,12 @@ class Waiter(Suspension):
 class Polls:
     """Receives at work, by the identity of their calls. A client that repeats one does not wait for
     the answer of the older attempt any more, even if nobody has noticed that it is gone.
-
-    Remembers those that were answered a second time: what they took may be in somebody's hands.
     """
 
-    __slots__ = ("_again", "_calls")
+    __slots__ = ("_calls",)
 
     def __init__(self) -> None:
         self._calls: dict[bytes, Call] = {}
-        self._again: OrderedDict[bytes, None] = OrderedDict()
-
-    def answered_again(self, request: bytes) -> None:
-        self._again[request] = None
-        if len(self._again) > _AGAIN_MAX:
-            self._again.popitem(last=False)
-
-    def was_answered_again(self, request: bytes) -> bool:
-        return request in self._again
 
     def begin(self, request: bytes, call: Call) -> None:
         older = self._calls.get(request)

@@ -27,6 +27,8 @@ from fastnode.queue.validate import ValidReceive
 
 # So often one call may find that it has landed, and go on as another.
 _IDENTITIES_MAX: Final = 16
+# How long after its commit a receive may still be given back, as a difference of timestamps.
+_GIVE_BACK_SPAN: Final = round(config.FORWARD_SECONDS * 2000) << 16
 # Receives with other timeouts may have hidden their messages until the same moment.
 _SCANNED_MAX: Final = 16 * config.RECEIVE_MESSAGES_MAX
 
@@ -50,7 +52,6 @@ async def received_before(
             return None
         if all(known):
             service.gates.recognised += 1
-            service.polls.answered_again(call.request)
             return [message for messages in known for message in messages]
         call.request = next_identity(call.request)
     call.request = service.new_request()
@@ -73,6 +74,8 @@ async def landed_here(
     received = [_untouched(shard, one, valid) for shard, one in pairs]
     if not all(received):
         return []
+    for shard, one in pairs:
+        _keep(shard, one.commit_ts)
     return answers([part for part in received if part is not None], valid)
 
 
@@ -80,12 +83,11 @@ async def give_back_taken(
     service: Service, queue: LiveQueue, request: bytes, receive: ReceiveMessageRequest, term: int
 ) -> None:
     """Nobody has read the answer that a receive of the identity got here in the term: as if it had
-    never been. Not if it was answered once more, for somebody who may have read that; whoever led
-    meanwhile may have done so too.
+    never been. Whoever led meanwhile may have answered it once more, for somebody who read that.
     """
     landed = await find(queue.group, request)
     is_same_term = queue.group.is_ready and queue.group.term == term
-    if landed is None or not is_same_term or service.polls.was_answered_again(request):
+    if landed is None or not is_same_term:
         return
     received = _untouched(queue, landed, validate.receive_message(receive, queue.settings))
     if received is not None:
@@ -100,6 +102,15 @@ def _state_before(taken: Taken) -> MessageState | None:
     count = state.receive_count - 1
     is_first = count == unreceived_state(taken.record).receive_count
     return None if is_first else state._replace(receive_count=count)
+
+
+def _keep(queue: LiveQueue, receive: int) -> None:
+    """The earlier attempt may learn only now that nobody reads its answer: what it took is not its
+    own any more, and it must not give it back.
+    """
+    oldest = receive - _GIVE_BACK_SPAN
+    recent = {one for one in queue.answered_again if one > oldest}
+    queue.answered_again = frozenset((*recent, receive))
 
 
 def _is_known(queue: LiveQueue, request: bytes) -> bool:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from fastnode import native
-from fastnode.flow import gather
 from fastnode.queue import fifo_send, repeats, validate
 from fastnode.queue.api import (
     BatchResultErrorEntry,
@@ -18,13 +17,12 @@ from fastnode.queue.caller import Call
 from fastnode.queue.digest import attributes_md5, body_md5
 from fastnode.queue.errors import SqsError
 from fastnode.queue.fifo_live import FifoQueue
+from fastnode.queue.landed_parts import landed_entries
 from fastnode.queue.message_attributes import parse_attributes, parse_system_attributes
-from fastnode.queue.parts import Find, Sent
-from fastnode.queue.places import at_group
+from fastnode.queue.parts import Sent
 from fastnode.queue.queue_url import is_fifo_name
-from fastnode.queue.repeats import Landed, find_parts, request_at
+from fastnode.queue.repeats import Landed
 from fastnode.queue.service import Service
-from fastnode.store.group import Group
 
 _Entry = SendMessageRequest | SendMessageBatchRequestEntry
 
@@ -66,36 +64,13 @@ def _landed_send(
 async def sent_to_partitions(
     service: Service, call: Call, queue_url: str | None, entries: Sequence[_Entry]
 ) -> dict[int, Sent]:
-    """The entries of a repeated call that were sent to partitions before, by number. The queue may
-    be another by now, with its partitions elsewhere, or gone: so every group is asked.
-    """
-    if not _may_have_partitions(service, call, queue_url):
-        return {}
-    found = await gather(_parts_in(service, group, call.request) for group in service.groups)
-    sent: dict[int, Sent] = {}
-    for partition, commit_ts, mask in (part for some in found for part in some):
-        landed = Landed(request_at(call.request, partition), commit_ts, mask)
-        for number, entry in enumerate(entries):
-            one = fifo_send.sent_before(landed, partition, number, _body(entry))
-            if one is not None:
-                sent[number] = one
-    service.gates.recognised += bool(sent)
-    return sent
-
-
-def _may_have_partitions(service: Service, call: Call, queue_url: str | None) -> bool:
-    account, name = service.resolve(queue_url)
-    queue = service.find(account or call.caller.account, call.caller.region, name)
-    return is_fifo_name(name) and (queue is None or bool(queue.record.partition_groups))
-
-
-async def _parts_in(service: Service, group: Group, request: bytes) -> list[tuple[int, int, int]]:
-    return await at_group(
-        service,
-        group,
-        lambda: find_parts(group, request),
-        lambda: Find(group.number, request),
-    )
+    """The entries of a repeated call that were sent to partitions before, by their numbers."""
+    landed = await landed_entries(service, call, queue_url)
+    return {
+        number: fifo_send.sent_before(*landed[number], number, _body(entry))
+        for number, entry in enumerate(entries)
+        if number in landed
+    }
 
 
 def _original(

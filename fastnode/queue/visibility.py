@@ -15,6 +15,7 @@ from fastnode.queue.api import (
 )
 from fastnode.queue.caller import Call
 from fastnode.queue.errors import SqsError, message_not_changeable, visibility_beyond_limit
+from fastnode.queue.landed_parts import landed_entries, without_queue
 from fastnode.queue.live import TIMER_RECEIVED, LiveQueue
 from fastnode.queue.places import at_partition, by_partition, in_partitions, of_call
 from fastnode.queue.plans import plan_touch
@@ -50,6 +51,8 @@ async def _changed_before(
 async def change_message_visibility(
     service: Service, call: Call, request: ChangeMessageVisibilityRequest
 ) -> None:
+    if call.is_repeated and await landed_entries(service, call, request.queue_url):
+        return
     queue = await service.queue(call, request.queue_url)
     if queue.throttle is not None:
         queue.throttle.charge_receive(1, queue.group.now() >> 16)
@@ -72,13 +75,23 @@ async def _batch_changed_before(
 async def change_message_visibility_batch(
     service: Service, call: Call, request: ChangeMessageVisibilityBatchRequest
 ) -> ChangeMessageVisibilityBatchResponse:
-    queue = await service.queue(call, request.queue_url)
+    landed = await landed_entries(service, call, request.queue_url) if call.is_repeated else {}
+    try:
+        queue = await service.queue(call, request.queue_url)
+    except SqsError as error:
+        if not landed:
+            raise
+        entry_ids, failed = without_queue(request.entries or (), landed, error)
+        successful = [ChangeMessageVisibilityBatchResultEntry(entry_id) for entry_id in entry_ids]
+        return ChangeMessageVisibilityBatchResponse(successful, failed)
     refusals: dict[str, BatchResultErrorEntry] = {}
     opened: dict[str, Change] = {}
     entries = batch.change_message_visibility_batch(request)
-    if queue.throttle is not None:
+    if queue.throttle is not None and not landed:
         queue.throttle.charge_receive(len(entries), queue.group.now() >> 16)
     for number, (entry_id, valid) in enumerate(entries):
+        if number in landed:
+            continue
         if isinstance(valid, BatchResultErrorEntry):
             refusals[entry_id] = valid
             continue

@@ -365,14 +365,17 @@ class Group:
     def _finish(self, transactions: Sequence[Transaction], outcomes: Sequence[Outcome]) -> None:
         """Handlers go on in the order of the log, so leader memory follows the applied state."""
         waiting: list[Suspension] = []
+        latches = self.latches
         for transaction, outcome in zip(transactions, outcomes, strict=True):
             submitted = self._submitted.pop(transaction[0], None)
             if submitted is None:
                 continue
             owner, latched, size = submitted
             self._submitted_bytes -= size
-            if latched or self.latches.has_waiters:
-                waiting += self.latches.release((*latched, transaction[0]))
+            if latched:
+                waiting += latches.release(latched)
+            if latches.has_waiters:
+                waiting += latches.release((transaction[0],))
             if outcome[0] == APPLIED:
                 owner.resume(outcome)
             else:
