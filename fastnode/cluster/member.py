@@ -63,7 +63,16 @@ class Member:
     def connect(self, peers: Peers, own_address: Address) -> None:
         self._peers = peers
         self._addresses.setdefault(peers.identity.node_id, str(own_address))
+        self._warn_of_addresses()
         self._dial()
+
+    def _warn_of_addresses(self) -> None:
+        """Whoever wrote them may have meant another node, or moved one."""
+        for node, record in self._records.items():
+            given = self._addresses.get(node, record.raft)
+            if record.raft and given != record.raft and not record.is_removed:
+                fields = {"node": node, "given": given, "used": record.raft}
+                self._log.warning("--peers differs from what the cluster has", extra=fields)
 
     async def leave(self) -> None:
         if self._peers is not None:
