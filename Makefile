@@ -41,8 +41,12 @@ test-rust: | tools ## cargo test of the Raft log extension
 	cd rust_ext && cargo test --quiet --locked
 	cd bench/loadgen && cargo test --quiet --locked
 
+# About as long as all the others together: two cores, two processes.
+UNIT_HALF := tests/unit/queue tests/unit/cluster
 test-unit: $(VENV)/.dev ## pure code: no sockets, no sleeps
-	$(BIN)/pytest -q tests/unit tests/fuzz
+	@$(BIN)/pytest -q $(UNIT_HALF) & half=$$!; \
+	$(BIN)/pytest -q tests/unit tests/fuzz $(addprefix --ignore=,$(UNIT_HALF)); rest=$$?; \
+	wait $$half && exit $$rest
 
 test-integration: $(VENV)/.dev ## one real node, real sockets and disk, boto3
 	$(BIN)/pytest -q tests/integration

@@ -31,6 +31,7 @@ from fastnode.http.query_plans import read_plan, write_plan
 from fastnode.http.router import Router
 from fastnode.queue import api
 from fastnode.queue.operations import OPERATIONS
+from fastnode.queue.retry import Gates
 
 PATH_CEILING = 2.5
 MIX_CEILING = 2.5
@@ -179,6 +180,13 @@ def test_query_codec_beside_the_json_codec_on_a_mix(
 # --- the whole path of a request ----------------------------------------------------------------
 
 
+class Answered:
+    """What a router asks of its service when the handlers do without one."""
+
+    def __init__(self) -> None:
+        self.gates = Gates()
+
+
 class Client:
     """Stands for a connection: hands requests to a router and frames its answers."""
 
@@ -193,7 +201,7 @@ class Client:
         self._parser = RequestParser()
         self._router = Router(
             {case.action: operation},
-            None,
+            Answered(),
             IdentitySettings("us-east-1", "http://127.0.0.1:9324"),
             lambda: REQUEST_ID,
             logging.getLogger("bench"),

@@ -106,6 +106,8 @@ CASES = {
             [(0, b"", b"x" * 200)],
         ),
     ),
+    "plain_draft": Case(2.0, (PREFIX, False, "customer-17", "order-4711", b"x" * 200)),
+    "sequence_number": Case(1.5, (TIMESTAMP << 16, 3)),
     "is_token": Case(1.5, ("group-0001",)),
     "plan_fifo_sends": Case(
         3.0,
@@ -115,7 +117,7 @@ CASES = {
         ),
     ),
     "head_changes": Case(
-        2.0, (FIFO_TRANSACTIONS, [(native.APPLIED, TIMESTAMP, 1)] * len(FIFO_TRANSACTIONS))
+        2.0, (FIFO_TRANSACTIONS, [(native.APPLIED, TIMESTAMP, 1)] * len(FIFO_TRANSACTIONS), {})
     ),
     "decode_entry": Case(10.0, (ENTRY,)),
 }
