@@ -45,12 +45,14 @@ SERIAL, GROUP = "@@@@@@@@", "####"
 class Plan(msgspec.Struct, frozen=True):
     """How much is measured."""
 
-    rounds: int = 5
-    slice_seconds: float = 1.5
-    warmup_seconds: float = 0.3
+    # Many short turns: a busy machine swings within seconds.
+    send_turns: int = 24
+    consume_turns: int = 5
+    slice_seconds: float = 0.6
+    warmup_seconds: float = 0.1
     connections: int = 32
     # A connection must not repeat itself within a slice: a repeated send is a duplicate.
-    sends_per_connection: int = 1_500
+    sends_per_connection: int = 900
     groups: int = 1_000
     consumed: int = 20_000
     locked: int = 100_000
@@ -58,7 +60,8 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 SHORT = Plan(
-    rounds=1,
+    send_turns=1,
+    consume_turns=1,
     slice_seconds=0.3,
     warmup_seconds=0.1,
     connections=4,
@@ -198,13 +201,13 @@ def measure_node(directory: Path, plan: Plan) -> list[Line]:
     consumed: list[tuple[Outcome, Outcome]] = []
     with server_process.node(directory / "data", server_core) as node:
         lanes = [Lane(node, directory, plan, is_fifo=is_fifo) for is_fifo in (True, False)]
-        for turn in range(plan.rounds):
-            order = lanes if turn % 2 else lanes[::-1]
-            sends.append(in_turn(order, lambda lane: lane.send(load_core), lanes))
+        for turn in range(plan.send_turns):
+            sends.append(in_turn(turn, lambda lane: lane.send(load_core), lanes))
+        for turn in range(plan.consume_turns):
             for lane in lanes:
                 lane.empty()
                 lane.fill(load_core)
-            consumed.append(in_turn(order, lambda lane: lane.consume(load_core), lanes))
+            consumed.append(in_turn(turn, lambda lane: lane.consume(load_core), lanes))
     groups = f"{plan.groups:,} groups"
     return [
         ratio_line(f"sends, {groups} / standard", sends, send_rate, SEND_RATIO_MIN),
@@ -217,10 +220,10 @@ def measure_node(directory: Path, plan: Plan) -> list[Line]:
 
 
 def in_turn(
-    order: Sequence[Lane], measure: Callable[[Lane], Outcome], lanes: Sequence[Lane]
+    turn: int, measure: Callable[[Lane], Outcome], lanes: Sequence[Lane]
 ) -> tuple[Outcome, Outcome]:
-    """(FIFO, standard), whichever was measured first."""
-    found = {id(lane): measure(lane) for lane in order}
+    """(FIFO, standard), measured in turns first."""
+    found = {id(lane): measure(lane) for lane in (lanes if turn % 2 else lanes[::-1])}
     fifo, standard = (found[id(lane)] for lane in lanes)
     return fifo, standard
 
