@@ -5,6 +5,7 @@ did, in log order), and can be thrown away at any time: everything in it can be 
 engine.
 """
 
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
@@ -53,7 +54,7 @@ class LiveQueue:
         self.waiters = Waiters()
         self.throttle: Throttle | None = None
         # Receives whose messages were answered to another attempt of their call.
-        self.answered_again: frozenset[int] = frozenset()
+        self.answered_again: OrderedDict[int, None] = OrderedDict()
         self.change(record)
         self.restart(generation)
 

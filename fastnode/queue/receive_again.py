@@ -108,9 +108,10 @@ def _keep(queue: LiveQueue, receive: int) -> None:
     """The earlier attempt may learn only now that nobody reads its answer: what it took is not its
     own any more, and it must not give it back.
     """
-    oldest = receive - _GIVE_BACK_SPAN
-    recent = {one for one in queue.answered_again if one > oldest}
-    queue.answered_again = frozenset((*recent, receive))
+    kept, oldest = queue.answered_again, receive - _GIVE_BACK_SPAN
+    kept[receive] = None
+    while next(iter(kept)) <= oldest or len(kept) > config.HELD_MESSAGES_MAX:
+        kept.popitem(last=False)
 
 
 def _is_known(queue: LiveQueue, request: bytes) -> bool:

@@ -230,7 +230,7 @@ async def give_back(service: Service, received: Received) -> None:
     queue, group = received.queue, received.queue.group
     if queue.generation != received.generation:
         return
-    if not queue.answered_again.isdisjoint(state.nonce for state in received.states):
+    if any(state.nonce in queue.answered_again for state in received.states):
         return
     keys = [queue.messages.state_key(taken.position) for taken in received.messages]
     untouched = [
