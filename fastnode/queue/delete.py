@@ -16,7 +16,7 @@ from fastnode.queue.api import (
 )
 from fastnode.queue.caller import Call
 from fastnode.queue.errors import SqsError, receipt_handle_expired
-from fastnode.queue.landed_parts import landed_entries, without_queue
+from fastnode.queue.landed_parts import landed_entries
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.parts import Delete
 from fastnode.queue.places import at_partition, by_partition, in_partitions, of_call
@@ -58,7 +58,7 @@ async def delete_message(service: Service, call: Call, request: DeleteMessageReq
 async def _batch_deleted_before(
     _service: Service, _call: Call, request: DeleteMessageBatchRequest, landed: Landed
 ) -> DeleteMessageBatchResponse:
-    successful, failed = results_of(request.entries or (), landed)
+    successful, failed = results_of(request.entries or (), landed.entries)
     return DeleteMessageBatchResponse(
         [DeleteMessageBatchResultEntry(entry_id) for entry_id in successful], failed
     )
@@ -74,7 +74,7 @@ async def delete_message_batch(
     except SqsError as error:
         if not landed:
             raise
-        entry_ids, failed = without_queue(request.entries or (), landed, error)
+        entry_ids, failed = results_of(request.entries or (), landed, error)
         successful = [DeleteMessageBatchResultEntry(entry_id) for entry_id in entry_ids]
         return DeleteMessageBatchResponse(successful, failed)
     refusals: dict[str, BatchResultErrorEntry] = {}

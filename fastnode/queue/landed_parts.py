@@ -5,15 +5,10 @@ The queue may be gone by now, or another one of the same name, which would put t
 elsewhere and knows nothing of the handles.
 """
 
-from collections.abc import Container, Sequence
 from typing import NamedTuple
 
-from fastnode import config
 from fastnode.flow import gather
-from fastnode.queue import batch
-from fastnode.queue.api import BatchResultErrorEntry
 from fastnode.queue.caller import Call
-from fastnode.queue.errors import SqsError
 from fastnode.queue.parts import Find
 from fastnode.queue.places import at_group
 from fastnode.queue.queue_url import is_fifo_name
@@ -37,22 +32,9 @@ async def landed_entries(
     entries: dict[int, LandedPart] = {}
     for partition, commit_ts, mask in (part for some in found for part in some):
         landed = Landed(request_at(call.request, partition), commit_ts, mask)
-        for number in range(config.BATCH_ENTRIES_MAX):
-            if landed.has(number):
-                entries[number] = LandedPart(partition, landed)
+        entries |= dict.fromkeys(landed.entries, LandedPart(partition, landed))
     service.gates.recognised += bool(entries)
     return entries
-
-
-def without_queue(
-    entries: Sequence[batch.Entry], landed: Container[int], error: SqsError
-) -> tuple[list[str], list[BatchResultErrorEntry]]:
-    """The ids of the entries of a batch that have landed, and the refusals of the others, whose
-    queue is gone or closed to the caller.
-    """
-    successful = [entry.id or "" for number, entry in enumerate(entries) if number in landed]
-    others = [entry.id or "" for number, entry in enumerate(entries) if number not in landed]
-    return successful, [batch.failed_entry(entry_id, error) for entry_id in others]
 
 
 def _may_have_partitions(service: Service, call: Call, queue_url: str | None) -> bool:

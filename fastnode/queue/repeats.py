@@ -4,7 +4,7 @@ An answer is never stored. It follows from what the call says and from when it l
 of its entries, whatever the queue has become since, and whatever was done to its messages.
 """
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Container, Coroutine, Sequence
 from functools import wraps
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -40,6 +40,10 @@ class Landed(NamedTuple):
 
     def has(self, entry: int) -> bool:
         return bool(self.mask >> entry & 1)
+
+    @property
+    def entries(self) -> frozenset[int]:
+        return frozenset(number for number in range(config.BATCH_ENTRIES_MAX) if self.has(number))
 
     def message_id(self, entry: int) -> str:
         return native.message_id_text(native.message_id(self.commit_ts, entry, self.request))
@@ -113,17 +117,15 @@ def not_landed() -> SqsError:
 
 
 def results_of(
-    entries: Iterable[Entry], landed: Landed
+    entries: Sequence[Entry], landed: Container[int], error: SqsError | None = None
 ) -> tuple[list[str], list[BatchResultErrorEntry]]:
-    """The ids of the entries that took effect, and the refusals of the others."""
-    successful: list[str] = []
-    refused: list[BatchResultErrorEntry] = []
-    for number, entry in enumerate(entries):
-        if landed.has(number):
-            successful.append(entry.id or "")
-        else:
-            refused.append(failed(entry.id))
-    return successful, refused
+    """The ids of the entries whose numbers have landed, and the refusals of the others: by the
+    error, or because the attempt that took effect had refused them.
+    """
+    successful = [entry.id or "" for number, entry in enumerate(entries) if number in landed]
+    others = [entry.id or "" for number, entry in enumerate(entries) if number not in landed]
+    reason = error or not_landed()
+    return successful, [failed_entry(entry_id, reason) for entry_id in others]
 
 
 def failed(entry_id: str | None) -> BatchResultErrorEntry:

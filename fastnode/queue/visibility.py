@@ -15,7 +15,7 @@ from fastnode.queue.api import (
 )
 from fastnode.queue.caller import Call
 from fastnode.queue.errors import SqsError, message_not_changeable, visibility_beyond_limit
-from fastnode.queue.landed_parts import landed_entries, without_queue
+from fastnode.queue.landed_parts import landed_entries
 from fastnode.queue.live import TIMER_RECEIVED, LiveQueue
 from fastnode.queue.places import at_partition, by_partition, in_partitions, of_call
 from fastnode.queue.plans import plan_touch
@@ -65,7 +65,7 @@ async def change_message_visibility(
 async def _batch_changed_before(
     _service: Service, _call: Call, request: ChangeMessageVisibilityBatchRequest, landed: Landed
 ) -> ChangeMessageVisibilityBatchResponse:
-    successful, failed = results_of(request.entries or (), landed)
+    successful, failed = results_of(request.entries or (), landed.entries)
     return ChangeMessageVisibilityBatchResponse(
         [ChangeMessageVisibilityBatchResultEntry(entry_id) for entry_id in successful], failed
     )
@@ -81,7 +81,7 @@ async def change_message_visibility_batch(
     except SqsError as error:
         if not landed:
             raise
-        entry_ids, failed = without_queue(request.entries or (), landed, error)
+        entry_ids, failed = results_of(request.entries or (), landed, error)
         successful = [ChangeMessageVisibilityBatchResultEntry(entry_id) for entry_id in entry_ids]
         return ChangeMessageVisibilityBatchResponse(successful, failed)
     refusals: dict[str, BatchResultErrorEntry] = {}
