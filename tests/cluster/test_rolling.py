@@ -20,6 +20,8 @@ from tests.cluster.workload import ATTRIBUTES, WIDE, under_load, url_of
 HANDOVER_SECONDS = 2.0
 OLD = 2
 DECLARED = "declared"
+# Of sends that no history records: one that was not acknowledged may still land later.
+HANDED_OVER = "handed-over"
 
 
 @pytest.fixture(scope="module")
@@ -70,15 +72,15 @@ def is_declared(client: Client) -> bool:
 
 def test_a_stopped_leader_is_replaced_before_it_is_gone(cluster: Cluster) -> None:
     client = RepeatingClient(cluster.endpoints)
-    client.call("CreateQueue", QueueName="plain-c")
-    leader = cluster.leader_of("plain-c").number
+    client.call("CreateQueue", QueueName=HANDED_OVER)
+    leader = cluster.leader_of(HANDED_OVER).number
     others = [member.sqs_url for member in cluster.members.values() if member.number != leader]
     began = time.monotonic()
     assert cluster.members[leader].stop() == 0
     survivor = Client(lambda: others)
     while True:
         try:
-            survivor.call("SendMessage", QueueUrl=url_of("plain-c"), MessageBody="handed over")
+            survivor.call("SendMessage", QueueUrl=url_of(HANDED_OVER), MessageBody="handed over")
             break
         except Unknown:
             assert time.monotonic() < began + HANDOVER_SECONDS + 10, "nobody took over"
@@ -86,7 +88,6 @@ def test_a_stopped_leader_is_replaced_before_it_is_gone(cluster: Cluster) -> Non
     survivor.close()
     cluster.members[leader].start()
     cluster.await_ready()
-    client.call("PurgeQueue", QueueUrl=url_of("plain-c"))
     client.close()
 
 
