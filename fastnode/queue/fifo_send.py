@@ -116,7 +116,7 @@ def submit(
     group, commit_ts = queue.group, stamps[1]
     request, retention = identity
     encoded, planned = native.plan_fifo_sends(
-        request, *stamps, retention, queue.send_keys, sender, drafts
+        request, *stamps, retention, queue.fifo_keys, sender, drafts
     )
     latched = (drafts[0][2],) if len(drafts) == 1 else tuple([draft[2] for draft in drafts])
     group.latches.hold(latched)

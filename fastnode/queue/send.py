@@ -162,19 +162,11 @@ def submit_plain(
 
     `OperationError` if nothing can be planned now; then nothing was submitted.
     """
-    keys, group = queue.messages, queue.group
+    group = queue.group
     request, retention = identity
     start_ts, commit_ts = group.stamp(request)
     encoded, planned = native.plan_sends(
-        request,
-        start_ts,
-        commit_ts,
-        retention,
-        queue.keys.generation,
-        keys.total,
-        keys.data,
-        sender,
-        drafts,
+        request, start_ts, commit_ts, retention, queue.send_keys, sender, drafts
     )
     group.submit_encoded(request, commit_ts, encoded, waiting)
     return planned
