@@ -11,6 +11,7 @@ def write_landed(
     outcomes: Sequence[tuple[int, int, int]],
     put: Callable[[bytes, bytes], object],
     other: Callable[[int, bytes, bytes], object],
+    added: dict[bytes, int],
 ) -> bool: ...
 def head_changes(
     transactions: Sequence[Transaction],

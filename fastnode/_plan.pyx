@@ -9,10 +9,10 @@ cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
-from fastnode._keys cimport address, store
+from fastnode._keys cimport address, load_u64, store
 
 from fastnode import _core_ref as _core_types
 from fastnode import _keys_ref as _keys_types
@@ -42,7 +42,9 @@ cdef enum:
     PLAIN_EXTRAS_BYTES_MAX = 2 * (2 + TOKEN_BYTES_MAX) + 4
 
 
-def write_landed(list transactions not None, list outcomes not None, put, other):
+def write_landed(
+    list transactions not None, list outcomes not None, put, other, dict added not None
+):
     cdef long kind
     cdef tuple write
     cdef list writes, groups = [], dedups = []
@@ -59,16 +61,29 @@ def write_landed(list transactions not None, list outcomes not None, put, other)
                     dedups.append(write)
                 else:
                     put(key, write[2])
+            elif kind == _KIND_ADD:
+                add_to(added, write[1], write[2])
             elif kind == _KIND_TOUCH:
                 has_touched = True
             else:
-                if kind != _KIND_ADD and kind != _KIND_MAX:
+                if kind != _KIND_MAX:
                     put_all(put, groups)
                     put_all(put, dedups)
                 other(write[0], write[1], write[2])
     put_all(put, groups)
     put_all(put, dedups)
     return has_touched
+
+
+cdef int add_to(dict added, bytes key, bytes value) except -1:
+    cdef object delta
+    if PyBytes_GET_SIZE(value) == sizeof(int64_t):
+        delta = <int64_t>load_u64(address(value))
+    else:
+        delta = int.from_bytes(value, "big", signed=True)
+    before = added.get(key)
+    added[key] = delta if before is None else before + delta
+    return 0
 
 
 cdef list landed_writes(list transactions, list outcomes):

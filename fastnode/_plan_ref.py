@@ -29,8 +29,6 @@ from fastnode._occ_ref import APPLIED
 
 _PUTS: Final = (PUT, FRESH_PUT)
 _DELETES: Final = (DELETE, FRESH_DELETE)
-# Written once at the end of a batch.
-_SUMMED: Final = (ADD, MAX)
 # A position ends the keys of messages: commit timestamp and entry.
 POSITION_BYTES: Final = 10
 _CONTROLS: Final = bytes(set(range(0x20)) - {0x09, 0x0A, 0x0D})
@@ -72,9 +70,11 @@ def write_landed(
     outcomes: Sequence[tuple[int, int, int]],
     put: Callable[[bytes, bytes], object],
     other: Callable[[int, bytes, bytes], object],
+    added: dict[bytes, int],
 ) -> bool:
     """Hand the writes of the transactions that landed on: puts to `put`, the rest with their kind
-    to `other`. A touch writes nothing itself: whether there was one.
+    to `other`. Most add to the same few counters: `added` has the sum of each, so far. A touch
+    writes nothing itself: whether there was one.
 
     Rows that one send has next to each other lie far apart in the engine, which is fastest where
     the last row was: those of groups and of deduplication come after the others, each among their
@@ -91,10 +91,12 @@ def write_landed(
                 dedups.append((key, value))
             else:
                 put(key, value)
+        elif kind == ADD:
+            added[key] = added.get(key, 0) + int.from_bytes(value, "big", signed=True)
         elif kind == TOUCH:
             has_touched = True
         else:
-            if kind not in _SUMMED:
+            if kind != MAX:
                 _put_all(put, groups, dedups)
             other(kind, key, value)
     _put_all(put, groups, dedups)

@@ -113,6 +113,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
             [(status, 0, 0) for status in statuses[: len(made)]],
             lambda key, value: None,
             lambda kind, key, value: None,
+            {},
         ),
         st.lists(own.transactions, max_size=3),
         st.lists(st.integers(0, 4), max_size=3),
