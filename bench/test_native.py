@@ -98,6 +98,7 @@ CASES = {
             [(native.APPLIED, TIMESTAMP, 1)] * len(BATCH),
             {}.setdefault,
             lambda kind, key, value: None,
+            {},
         ),
     ),
     "plan_sends": Case(
@@ -111,6 +112,8 @@ CASES = {
         4.0, (REQUEST, TIMESTAMP, TIMESTAMP, 0, SEND_KEYS, "AIDAEXAMPLE", b"x" * 200)
     ),
     "fill_answer": Case(4.0, ((b"HTTP/1.1 200 OK\r\n",) * 5, str(TIMESTAMP), RECORD)),
+    "sequence_number": Case(1.5, (TIMESTAMP << 16, 3)),
+    "plain_draft": Case(2.0, (PREFIX, True, "customer-17", "order-4711", b"x" * 200)),
     "is_token": Case(1.5, ("group-0001",)),
     "plan_fifo_sends": Case(
         3.0,

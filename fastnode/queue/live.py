@@ -281,6 +281,14 @@ class LiveQueue:
         if self.waiters:
             self.waiters.wake_one()
 
+    def added_one(self, position: int, record: bytes) -> None:
+        if self.tenants is not None:
+            self.added((PlannedSend("", "", position, record),))
+            return
+        self.waiting.append(position, record)
+        if self.waiters:
+            self.waiters.wake_one()
+
     def scheduled(self, timer: Timer) -> None:
         """A message was delayed, received, had its visibility changed, or came back."""
         self.timers.schedule(timer)

@@ -172,6 +172,19 @@ def submit_plain(
     return planned
 
 
+def submit_one(
+    queue: LiveQueue, request: bytes, retention: int, sender: str, body: bytes, waiting: Waiting
+) -> tuple[int, bytes]:
+    """As `submit_plain` for one message that is nothing but a body: its position and its record."""
+    group = queue.group
+    start_ts, commit_ts = group.stamp(request)
+    encoded, record = native.plan_send(
+        request, start_ts, commit_ts, retention, queue.send_keys, sender, body
+    )
+    group.submit_encoded(request, commit_ts, encoded, waiting)
+    return commit_ts << 16, record
+
+
 async def _store_indexed(
     service: Service,
     queue: LiveQueue,
