@@ -177,10 +177,8 @@ def _is_plain_fifo(sent: SendMessageRequest) -> bool:
     )
 
 
-class _Pending(Struct, eq=False, gc=False):
-    """A submitted message; what `store` resumes instead of a coroutine. Nothing refers to it but
-    the group, until then.
-    """
+class _Pending(Struct, eq=False):
+    """A submitted message; what `store` resumes instead of a coroutine."""
 
     lane: SendLane
     request: Request

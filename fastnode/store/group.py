@@ -256,6 +256,8 @@ class Group:
     def take_entry(self) -> bytes | None:
         gathered = self._gathered
         if not gathered:
+            # Who proposes asks until there is none, so nothing refuses the last one any more.
+            self._taken = []
             return None
         count, size = len(gathered), sum(map(len, gathered))
         while count > 1 and size > config.ENTRY_BYTES_MAX:
