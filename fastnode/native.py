@@ -54,7 +54,7 @@ from fastnode._occ_ref import (
     Resolved,
     RetentionClass,
 )
-from fastnode._plan_ref import FifoDraft, FifoKeys, HeadChanges, PlannedSend
+from fastnode._plan_ref import FifoDraft, HeadChanges
 from fastnode._query_ref import (
     FLAG,
     KEY,
@@ -71,6 +71,7 @@ from fastnode._query_ref import (
     Field,
     FormError,
 )
+from fastnode._send_ref import FifoKeys, PlannedSend, SendKeys
 
 COMPILED: Final = os.environ.get("FASTNODE_PURE") != "1"
 
@@ -122,11 +123,10 @@ if COMPILED:
             head_changes,
             is_token,
             plain_draft,
-            plan_fifo_sends,
-            plan_sends,
             write_landed,
         )
         from fastnode._query import FormReader, XmlWriter, escape_xml, find_parameter
+        from fastnode._send import fill_answer, plan_fifo_sends, plan_send, plan_sends
     except ImportError as error:
         raise ImportError(
             f"the compiled modules cannot be loaded ({error}); run `make build`,"
@@ -181,8 +181,6 @@ else:
         head_changes,
         is_token,
         plain_draft,
-        plan_fifo_sends,
-        plan_sends,
         write_landed,
     )
 
@@ -193,6 +191,7 @@ else:
         escape_xml,
         find_parameter,
     )
+    from fastnode._send_ref import fill_answer, plan_fifo_sends, plan_send, plan_sends
 
 __all__ = [
     "ADD",
@@ -258,6 +257,7 @@ __all__ = [
     "Resolved",
     "Resolver",
     "RetentionClass",
+    "SendKeys",
     "Transaction",
     "XmlWriter",
     "counter_key",
@@ -273,6 +273,7 @@ __all__ = [
     "encode_text",
     "encode_transaction",
     "escape_xml",
+    "fill_answer",
     "find_parameter",
     "group_key",
     "head_changes",
@@ -287,6 +288,7 @@ __all__ = [
     "partition_for",
     "plain_draft",
     "plan_fifo_sends",
+    "plan_send",
     "plan_sends",
     "prefix_end",
     "queue_key",

@@ -22,7 +22,7 @@ SOURCE_SUFFIXES: Final = frozenset({".py", ".pyi", ".pyx", ".pxd", ".rs", ".md",
 LINES_MAX: Final = {".py": 400, ".rs": 400, ".pyi": 400, ".pxd": 400, ".pyx": 600}
 FUNCTION_LINES_MAX: Final = 70
 
-COMPILED: Final = frozenset({"_keys", "_core", "_plan", "_http", "_occ", "_query"})
+COMPILED: Final = frozenset({"_keys", "_core", "_plan", "_send", "_http", "_occ", "_query"})
 TWINS: Final = frozenset(f"{name}_ref" for name in COMPILED)
 LEAVES: Final = frozenset({"config", "errors", "clock", "flow", "native"})
 # Leaves of the operator's side: they may build on the others, never the other way round.
