@@ -127,6 +127,7 @@ if COMPILED:
             write_landed,
         )
         from fastnode._query import FormReader, XmlWriter, escape_xml, find_parameter
+        from fastnode._sigv4 import Proof, prove
     except ImportError as error:
         raise ImportError(
             f"the compiled modules cannot be loaded ({error}); run `make build`,"
@@ -194,6 +195,9 @@ else:
         find_parameter,
     )
 
+    # And again.
+    from fastnode._sigv4_ref import Proof, prove  # type: ignore[assignment]
+
 __all__ = [
     "ADD",
     "APPLIED",
@@ -251,6 +255,7 @@ __all__ = [
     "MessageState",
     "ParsedKey",
     "PlannedSend",
+    "Proof",
     "Receipt",
     "Recent",
     "RefusedError",
@@ -289,6 +294,7 @@ __all__ = [
     "plan_fifo_sends",
     "plan_sends",
     "prefix_end",
+    "prove",
     "queue_key",
     "queue_segment",
     "receipt_is_genuine",
