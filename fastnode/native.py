@@ -127,6 +127,7 @@ if COMPILED:
         )
         from fastnode._query import FormReader, XmlWriter, escape_xml, find_parameter
         from fastnode._send import fill_answer, plan_fifo_sends, plan_send, plan_sends
+        from fastnode._sigv4 import Proof, prove
     except ImportError as error:
         raise ImportError(
             f"the compiled modules cannot be loaded ({error}); run `make build`,"
@@ -193,6 +194,9 @@ else:
     )
     from fastnode._send_ref import fill_answer, plan_fifo_sends, plan_send, plan_sends
 
+    # And again.
+    from fastnode._sigv4_ref import Proof, prove  # type: ignore[assignment]
+
 __all__ = [
     "ADD",
     "APPLIED",
@@ -250,6 +254,7 @@ __all__ = [
     "MessageState",
     "ParsedKey",
     "PlannedSend",
+    "Proof",
     "Receipt",
     "Recent",
     "RefusedError",
@@ -291,6 +296,7 @@ __all__ = [
     "plan_send",
     "plan_sends",
     "prefix_end",
+    "prove",
     "queue_key",
     "queue_segment",
     "receipt_is_genuine",
