@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from fastnode import _core_ref, _keys_ref, _plan_ref, _send_ref, native
+from fastnode import _core_ref, _deliver_ref, _keys_ref, _plan_ref, _send_ref, native
 
 if not native.COMPILED:
     pytest.skip("pure mode has nothing to compare", allow_module_level=True)
@@ -46,6 +46,8 @@ FIFO_WRITES = [
     (native.FRESH_PUT, GROUP_KEY, b""),
     (native.TOUCH, PREFIX, b""),
 ]
+PLACES = native.PlaceKeys(PREFIX, PREFIX, TIMER_PREFIX)
+TEN = [TIMESTAMP << 16 | entry for entry in range(10)]
 FIFO_TRANSACTIONS = [native.Transaction(*SEND[:6], FIFO_WRITES)] * 64
 
 
@@ -56,7 +58,7 @@ class Case(NamedTuple):
     arguments: tuple[Any, ...]
 
 
-TWINS = vars(_send_ref) | vars(_plan_ref) | vars(_core_ref) | vars(_keys_ref)
+TWINS = vars(_deliver_ref) | vars(_send_ref) | vars(_plan_ref) | vars(_core_ref) | vars(_keys_ref)
 CASES = {
     "text": Case(1.5, ("orders",)),
     "queue_segment": Case(3.0, ("123456789012", "eu-west-1", "orders")),
@@ -97,6 +99,7 @@ CASES = {
             native.decode_entry(ENTRY),
             [(native.APPLIED, TIMESTAMP, 1)] * len(BATCH),
             {}.setdefault,
+            {}.get,
             lambda kind, key, value: None,
             {},
         ),
@@ -126,6 +129,18 @@ CASES = {
         2.0, (FIFO_TRANSACTIONS, [(native.APPLIED, TIMESTAMP, 1)] * len(FIFO_TRANSACTIONS), {})
     ),
     "decode_entry": Case(10.0, (ENTRY,)),
+    "plan_deliveries": Case(4.0, (PLACES, TIMESTAMP, TIMESTAMP, [(one, None) for one in TEN])),
+    "plan_removals": Case(3.0, (PLACES, dict.fromkeys(TEN, TIMESTAMP))),
+    "show_deliveries": Case(
+        4.0,
+        (
+            *(REQUEST, 3, native.UNPARTITIONED),
+            [native.decode_message(RECORD)] * 10,
+            [native.decode_state(STATE)] * 10,
+        ),
+    ),
+    "open_receipts": Case(8.0, (REQUEST, native.UNPARTITIONED, [HANDLE] * 10)),
+    "state_keys": Case(3.0, (PREFIX, TEN)),
 }
 
 

@@ -1,14 +1,24 @@
 # The C surface of ids, receipts, records and transactions. Byte primitives come from `_keys.pxd`.
 
 from cpython.bytes cimport PyBytes_GET_SIZE
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from fastnode._keys cimport address, rotate_left, store, store_u16, store_u32, store_u64
+from fastnode._keys cimport (
+    address,
+    load_u64_little,
+    rotate_left,
+    store,
+    store_u16,
+    store_u32,
+    store_u64,
+)
 
 
 cdef enum:
     ID_BYTES = 16
     ID_TEXT_BYTES = 36
+    TAGGED_BYTES = 32
+    RECEIPT_BYTES_MAX = 45
     MESSAGE_HEAD_BYTES = 52
     TRANSACTION_HEAD_BYTES = 43
 
@@ -35,7 +45,12 @@ cdef Py_ssize_t message_size(const Message* one) except -1
 cdef uint8_t* store_message(uint8_t* at, const Message* one) noexcept nogil
 
 
-cdef uint64_t siphash(const uint8_t* key, const uint8_t* message, size_t size) noexcept nogil
+cdef str receipt_text(
+    const uint8_t* secret, uint64_t generation, const uint8_t* identity, uint64_t nonce,
+    int64_t partition
+)
+cdef const uint8_t* read_receipt(str handle, uint8_t* raw, int64_t* partition) except NULL
+cdef object receipt_at(const uint8_t* at, int64_t partition)
 
 
 cdef inline void sip_round(uint64_t* state) noexcept nogil:
@@ -56,6 +71,34 @@ cdef inline void sip_word(uint64_t* state, uint64_t word) noexcept nogil:
     sip_round(state)
     sip_round(state)
     state[0] ^= word
+
+
+cdef inline uint64_t siphash(const uint8_t* key, const uint8_t* message, size_t size) noexcept nogil:
+    cdef uint64_t[4] state
+    cdef uint64_t k0 = load_u64_little(key), k1 = load_u64_little(key + 8), word
+    cdef size_t index, words = size >> 3
+    state[0] = k0 ^ <uint64_t>0x736F6D6570736575
+    state[1] = k1 ^ <uint64_t>0x646F72616E646F6D
+    state[2] = k0 ^ <uint64_t>0x6C7967656E657261
+    state[3] = k1 ^ <uint64_t>0x7465646279746573
+    for index in range(words):
+        sip_word(state, load_u64_little(message + 8 * index))
+    word = <uint64_t>(size & 0xFF) << 56
+    for index in range(size & 7):
+        word |= <uint64_t>message[8 * words + index] << (8 * index)
+    sip_word(state, word)
+    state[2] ^= 0xFF
+    for index in range(4):
+        sip_round(state)
+    return state[0] ^ state[1] ^ state[2] ^ state[3]
+
+
+cdef inline uint64_t tag_of(
+    const uint8_t* secret, uint64_t generation, const uint8_t* identity, uint64_t nonce
+) noexcept nogil:
+    cdef uint8_t[TAGGED_BYTES] tagged
+    store_u64(store(store_u64(tagged, generation), identity, ID_BYTES), nonce)
+    return siphash(secret, tagged, TAGGED_BYTES)
 
 
 cdef inline const uint8_t* sixteen(bytes value, str what) except NULL:

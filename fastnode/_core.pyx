@@ -70,8 +70,6 @@ cdef long _DROP = _ref.DROP
 cdef long _ADD = _ref.ADD
 
 cdef enum:
-    RECEIPT_BYTES_MAX = 45
-    TAGGED_BYTES = 32
     STATE_BYTES = 29
     NOT_A_DIGIT = 255
 
@@ -156,7 +154,17 @@ def encode_receipt(
     int64_t partition=-1,
 ):
     cdef const uint8_t* identity = sixteen(message_id, "a message id")
-    cdef uint64_t tag = tag_of(sixteen(secret, "a hash key"), generation, identity, nonce)
+    return receipt_text(sixteen(secret, "a hash key"), generation, identity, nonce, partition)
+
+
+cdef str receipt_text(
+    const uint8_t* secret,
+    uint64_t generation,
+    const uint8_t* identity,
+    uint64_t nonce,
+    int64_t partition,
+):
+    cdef uint64_t tag = tag_of(secret, generation, identity, nonce)
     cdef uint8_t[RECEIPT_BYTES_MAX] raw
     cdef uint8_t* at = raw
     if partition == _UNPARTITIONED:
@@ -173,9 +181,15 @@ def encode_receipt(
 
 
 def decode_receipt(str handle not None):
+    cdef uint8_t[RECEIPT_BYTES_MAX] raw
+    cdef int64_t partition
+    return receipt_at(read_receipt(handle, raw, &partition), partition)
+
+
+cdef const uint8_t* read_receipt(str handle, uint8_t* raw, int64_t* partition) except NULL:
+    """Where in `raw`, which the letters of the handle are decoded into, its numbers begin."""
     cdef Py_ssize_t size
     cdef const char* letters = PyUnicode_AsUTF8AndSize(handle, &size)
-    cdef uint8_t[RECEIPT_BYTES_MAX] raw
     if size != _RECEIPT_CHARS and size != _RECEIPT_CHARS_PARTITIONED:
         raise ValueError("a receipt handle has 55 or 60 characters")
     if not base64_decode(<const uint8_t*>letters, size, raw):
@@ -183,8 +197,11 @@ def decode_receipt(str handle not None):
     cdef bint partitioned = size == _RECEIPT_CHARS_PARTITIONED
     if raw[0] != (_RECEIPT_VERSION_PARTITIONED if partitioned else _RECEIPT_VERSION):
         raise ValueError("the receipt handle has another version's length")
-    cdef const uint8_t* at = raw + (5 if partitioned else 1)
-    cdef int64_t partition = load_u32(raw + 1) if partitioned else _UNPARTITIONED
+    partition[0] = load_u32(raw + 1) if partitioned else _UNPARTITIONED
+    return raw + (5 if partitioned else 1)
+
+
+cdef object receipt_at(const uint8_t* at, int64_t partition):
     return named(
         _Receipt,
         (partition, load_u64(at), slice_of(at + 8, ID_BYTES), load_u64(at + 24), load_u64(at + 32)),
@@ -544,34 +561,6 @@ cdef bint base64_decode(const uint8_t* letters, Py_ssize_t size, uint8_t* raw) n
             raw[0] = <uint8_t>(bits >> waiting)
             raw += 1
     return (bits & ((<uint32_t>1 << waiting) - 1)) == 0
-
-
-cdef uint64_t tag_of(
-    const uint8_t* secret, uint64_t generation, const uint8_t* identity, uint64_t nonce
-) noexcept nogil:
-    cdef uint8_t[TAGGED_BYTES] tagged
-    store_u64(store(store_u64(tagged, generation), identity, ID_BYTES), nonce)
-    return siphash(secret, tagged, TAGGED_BYTES)
-
-
-cdef uint64_t siphash(const uint8_t* key, const uint8_t* message, size_t size) noexcept nogil:
-    cdef uint64_t[4] state
-    cdef uint64_t k0 = load_u64_little(key), k1 = load_u64_little(key + 8), word
-    cdef size_t index, words = size >> 3
-    state[0] = k0 ^ <uint64_t>0x736F6D6570736575
-    state[1] = k1 ^ <uint64_t>0x646F72616E646F6D
-    state[2] = k0 ^ <uint64_t>0x6C7967656E657261
-    state[3] = k1 ^ <uint64_t>0x7465646279746573
-    for index in range(words):
-        sip_word(state, load_u64_little(message + 8 * index))
-    word = <uint64_t>(size & 0xFF) << 56
-    for index in range(size & 7):
-        word |= <uint64_t>message[8 * words + index] << (8 * index)
-    sip_word(state, word)
-    state[2] ^= 0xFF
-    for index in range(4):
-        sip_round(state)
-    return state[0] ^ state[1] ^ state[2] ^ state[3]
 
 
 cdef void fill_digits(bytes alphabet) noexcept:

@@ -10,6 +10,7 @@ def write_landed(
     transactions: Sequence[Transaction],
     outcomes: Sequence[tuple[int, int, int]],
     put: Callable[[bytes, bytes], object],
+    delete: Callable[[bytes], object],
     other: Callable[[int, bytes, bytes], object],
     added: dict[bytes, int],
 ) -> bool: ...

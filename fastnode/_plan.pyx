@@ -43,7 +43,7 @@ cdef enum:
 
 
 def write_landed(
-    list transactions not None, list outcomes not None, put, other, dict added not None
+    list transactions not None, list outcomes not None, put, delete, other, dict added not None
 ):
     cdef long kind
     cdef tuple write
@@ -69,7 +69,10 @@ def write_landed(
                 if kind != _KIND_MAX:
                     put_all(put, groups)
                     put_all(put, dedups)
-                other(write[0], write[1], write[2])
+                if kind == _KIND_FRESH_DELETE or kind == _KIND_DELETE:
+                    delete(write[1])
+                else:
+                    other(write[0], write[1], write[2])
     put_all(put, groups)
     put_all(put, dedups)
     return has_touched

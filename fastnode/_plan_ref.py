@@ -69,12 +69,13 @@ def write_landed(
     transactions: Sequence[Transaction],
     outcomes: Sequence[tuple[int, int, int]],
     put: Callable[[bytes, bytes], object],
+    delete: Callable[[bytes], object],
     other: Callable[[int, bytes, bytes], object],
     added: dict[bytes, int],
 ) -> bool:
-    """Hand the writes of the transactions that landed on: puts to `put`, the rest with their kind
-    to `other`. Most add to the same few counters: `added` has the sum of each, so far. A touch
-    writes nothing itself: whether there was one.
+    """Hand the writes of the transactions that landed on: puts to `put`, deletes to `delete`, the
+    rest with their kind to `other`. Most add to the same few counters: `added` has the sum of each,
+    so far. A touch writes nothing itself: whether there was one.
 
     Rows that one send has next to each other lie far apart in the engine, which is fastest where
     the last row was: those of groups and of deduplication come after the others, each among their
@@ -98,7 +99,10 @@ def write_landed(
         else:
             if kind != MAX:
                 _put_all(put, groups, dedups)
-            other(kind, key, value)
+            if kind in _DELETES:
+                delete(key)
+            else:
+                other(kind, key, value)
     _put_all(put, groups, dedups)
     return has_touched
 

@@ -26,6 +26,7 @@ from fastnode._core_ref import (
     Receipt,
     Transaction,
 )
+from fastnode._deliver_ref import TIMER_DELAYED, TIMER_RECEIVED, PlaceKeys
 from fastnode._http_ref import CHUNKED, RefusedError, Request
 from fastnode._keys_ref import (
     FAMILY_AGE,
@@ -95,6 +96,13 @@ if COMPILED:
             sequence_number,
             siphash24,
         )
+        from fastnode._deliver import (
+            open_receipts,
+            plan_deliveries,
+            plan_removals,
+            show_deliveries,
+            state_keys,
+        )
         from fastnode._http import take_request
         from fastnode._keys import (
             counter_key,
@@ -151,6 +159,13 @@ else:
         receipt_tag,
         sequence_number,
         siphash24,
+    )
+    from fastnode._deliver_ref import (
+        open_receipts,
+        plan_deliveries,
+        plan_removals,
+        show_deliveries,
+        state_keys,
     )
     from fastnode._http_ref import take_request
     from fastnode._keys_ref import (
@@ -239,6 +254,8 @@ __all__ = [
     "STALE",
     "STRUCT",
     "TEXT",
+    "TIMER_DELAYED",
+    "TIMER_RECEIVED",
     "TOO_OLD",
     "TOUCH",
     "UNPARTITIONED",
@@ -253,6 +270,7 @@ __all__ = [
     "MessageRecord",
     "MessageState",
     "ParsedKey",
+    "PlaceKeys",
     "PlannedSend",
     "Proof",
     "Receipt",
@@ -289,10 +307,13 @@ __all__ = [
     "message_id_position",
     "message_id_text",
     "message_key",
+    "open_receipts",
     "parse_key",
     "partition_for",
     "plain_draft",
+    "plan_deliveries",
     "plan_fifo_sends",
+    "plan_removals",
     "plan_send",
     "plan_sends",
     "prefix_end",
@@ -303,10 +324,12 @@ __all__ = [
     "receipt_tag",
     "scope_prefix",
     "sequence_number",
+    "show_deliveries",
     "siphash24",
     "split_message_key",
     "split_queue_segment",
     "split_timer_key",
+    "state_keys",
     "take_request",
     "text",
     "timer_key",

@@ -12,9 +12,9 @@ import msgspec
 from msgspec import Struct
 
 from fastnode import config, native
-from fastnode.native import MessageState
+from fastnode.native import TIMER_RECEIVED, MessageState
 from fastnode.queue.choice import Taken
-from fastnode.queue.live import TIMER_RECEIVED, LiveQueue
+from fastnode.queue.live import LiveQueue
 from fastnode.queue.plans import plan_touch
 from fastnode.queue.service import Service
 from fastnode.queue.timers import Timer
@@ -75,8 +75,7 @@ async def redeliver(
     txn.put(attempt_key, _ENCODER.encode(msgspec.structs.replace(attempt, visible_at=visible_at)))
     states = [_plan_hiding(queue, txn, one, visible_at) for one in taken]
     await group.submit(txn)
-    for one in taken:
-        queue.scheduled(Timer(visible_at, one.position, True))
+    queue.scheduled([Timer(visible_at, one.position, True) for one in taken])
     queue.applied(txn)
     return Redelivered(taken, states)
 

@@ -2,7 +2,7 @@
 it; on a FIFO queue only one that is still good.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from fastnode import native
 from fastnode.native import MessageState
@@ -15,13 +15,13 @@ from fastnode.queue.api import (
     DeleteMessageRequest,
 )
 from fastnode.queue.caller import Call
-from fastnode.queue.errors import SqsError, receipt_handle_expired
+from fastnode.queue.errors import SqsError, receipt_handle_expired, receipt_handle_is_invalid
 from fastnode.queue.landed_parts import landed_entries
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.parts import Delete
 from fastnode.queue.places import at_partition, by_partition, in_partitions, of_call
-from fastnode.queue.plans import plan_removal
-from fastnode.queue.receipt import Delivery, Opened, delivery_of, open_receipt
+from fastnode.queue.plans import plan_removals
+from fastnode.queue.receipt import Delivery, Opened, delivery_of, open_receipt, open_receipts
 from fastnode.queue.repeats import (
     Landed,
     find,
@@ -77,21 +77,10 @@ async def delete_message_batch(
         entry_ids, failed = results_of(request.entries or (), landed, error)
         successful = [DeleteMessageBatchResultEntry(entry_id) for entry_id in entry_ids]
         return DeleteMessageBatchResponse(successful, failed)
-    refusals: dict[str, BatchResultErrorEntry] = {}
-    opened: dict[str, Numbered] = {}
     entries = batch.delete_message_batch(request)
     if queue.throttle is not None and not landed:
         queue.throttle.charge_receive(len(entries), queue.group.now() >> 16)
-    for number, (entry_id, handle) in enumerate(entries):
-        if number in landed:
-            continue
-        if isinstance(handle, BatchResultErrorEntry):
-            refusals[entry_id] = handle
-            continue
-        try:
-            opened[entry_id] = number, open_receipt(queue, handle)
-        except SqsError as error:
-            refusals[entry_id] = batch.failed_entry(entry_id, error)
+    opened, refusals = _opened(queue, entries, landed)
     errors = await _delete(service, queue, call, tuple(opened.values()))
     for entry_id, (_, one) in opened.items():
         if one.handle in errors:
@@ -100,6 +89,31 @@ async def delete_message_batch(
         [DeleteMessageBatchResultEntry(i) for i, _ in entries if i not in refusals],
         [refusals[i] for i, _ in entries if i in refusals],
     )
+
+
+def _opened(
+    queue: LiveQueue,
+    entries: Sequence[tuple[str, str | BatchResultErrorEntry]],
+    landed: Container[int],
+) -> tuple[dict[str, Numbered], dict[str, BatchResultErrorEntry]]:
+    """Genuine handles and refusals, by the ids of their entries. What has landed is passed over."""
+    refusals: dict[str, BatchResultErrorEntry] = {}
+    handles: list[tuple[int, str, str]] = []
+    for number, (entry_id, handle) in enumerate(entries):
+        if number in landed:
+            continue
+        if isinstance(handle, BatchResultErrorEntry):
+            refusals[entry_id] = handle
+        else:
+            handles.append((number, entry_id, handle))
+    opened: dict[str, Numbered] = {}
+    receipts = open_receipts(queue, [handle for _, _, handle in handles])
+    for (number, entry_id, handle), one in zip(handles, receipts, strict=True):
+        if one is None:
+            refusals[entry_id] = batch.failed_entry(entry_id, receipt_handle_is_invalid(handle))
+        else:
+            opened[entry_id] = number, one
+    return opened, refusals
 
 
 async def _delete(
@@ -142,14 +156,22 @@ async def delete_in(
     while True:
         current = [one for one in deliveries if one.generation == queue.generation]
         positions = dict.fromkeys(delivery.position for delivery in current)
-        keys = [queue.messages.state_key(position) for position in positions]
+        keys = native.state_keys(queue.messages.state, positions)
         blocked = queue.group.latches.wait_for((queue.keys.generation, *keys))
         if blocked is None:
             break
         await blocked
         # Whoever waited must not work on a queue that is gone.
         service.require(queue)
-    states = queue.group.get_many(keys) if keys else []
+    if not positions:
+        return {}
+    times = queue.times_of(positions)
+    if times is not None:
+        txn = queue.group.begin(request, call.retention)
+        txn.mask = sum([1 << number for number, _ in opened])
+        await _remove(queue, txn, times)
+        return {}
+    states = queue.group.get_many(keys)
     found = {
         position: native.decode_state(state)
         for position, state in zip(positions, states, strict=True)
@@ -166,7 +188,9 @@ async def delete_in(
         found = {position: state for position, state in found.items() if position in good}
     if found:
         txn.mask = sum(1 << number for number, one in opened if one.handle not in errors)
-        await _remove(queue, txn, found)
+        times = {position: state.visible_at for position, state in found.items()}
+        delayed = sum([not state.nonce for state in found.values()])
+        await _remove(queue, txn, times, delayed)
     return errors
 
 
@@ -179,11 +203,9 @@ def _is_over(
     return state is not None and not is_expired and delivery.is_over(state, now)
 
 
-async def _remove(queue: LiveQueue, txn: Txn, found: Mapping[int, MessageState]) -> None:
+async def _remove(queue: LiveQueue, txn: Txn, times: dict[int, int], delayed: int = 0) -> None:
     txn.check(queue.keys.generation)
-    for position, state in found.items():
-        plan_removal(queue, txn, position, state, queue.indexed_record(position))
+    plan_removals(queue, txn, times, delayed)
     await queue.group.submit(txn)
-    for position in found:
-        queue.removed(position)
+    queue.removed(times)
     queue.applied(txn)

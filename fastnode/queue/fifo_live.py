@@ -5,7 +5,7 @@ Groups take turns by the moment their first message became available. Both follo
 (`store/heads.py`); here is the mirror that makes choosing cheap, and who has taken which group.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from fastnode import config, native
@@ -238,9 +238,14 @@ class FifoQueue(LiveQueue):
                 self._refresh(split_head_key(head_key)[1].decode())
         self._wake()
 
-    def removed(self, position: int) -> None:
-        super().removed(position)
-        self._held.pop(position, None)
+    def removed(self, positions: Collection[int]) -> None:
+        super().removed(positions)
+        for position in positions:
+            self._held.pop(position, None)
+
+    def times_of(self, positions: Iterable[int]) -> dict[int, int] | None:
+        """Whether a handle is still good is in the states."""
+        return None
 
     def indexed_record(self, position: int) -> MessageRecord | None:
         """Every message is found by its group. What was received lately may have no body here."""

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from fastnode import native
-from fastnode.native import MESSAGE_FILED, MESSAGE_MOVED, MessageRecord, PlannedSend
+from fastnode.native import MESSAGE_FILED, MESSAGE_MOVED, TIMER_DELAYED, MessageRecord, PlannedSend
 from fastnode.queue.fair import plan_filing
 from fastnode.queue.fair_shares import NOBODY
-from fastnode.queue.live import TIMER_DELAYED, LiveQueue
+from fastnode.queue.live import LiveQueue
 from fastnode.queue.message_attributes import Moved, decode_extras, encode_extras
 from fastnode.queue.outbox import Letter, Numbered, Queues, look_at, shard_of
 from fastnode.queue.plans import plan_index_rows, unreceived_state

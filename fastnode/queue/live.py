@@ -10,7 +10,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from fastnode import config, native
-from fastnode.native import MESSAGE_MOVED, MessageRecord, PlannedSend, SendKeys
+from fastnode.native import (
+    MESSAGE_MOVED,
+    TIMER_RECEIVED,
+    MessageRecord,
+    PlannedSend,
+    Receipt,
+    SendKeys,
+)
 from fastnode.queue.attributes import settings_of
 from fastnode.queue.choice import DEAD_MAX, PASSED_OVER_MAX, Choice, Counts, Taken
 from fastnode.queue.fair import Tenants
@@ -24,8 +31,6 @@ from fastnode.store.keyspace import MessageKeys, QueueKeys
 from fastnode.store.records import QueueRecord
 from fastnode.store.txn import Txn
 
-TIMER_DELAYED: Final = b"\x00"
-TIMER_RECEIVED: Final = b"\x01"
 _FIRST_PAGE_ROWS: Final = 16
 # No message is stored at the beginning of time.
 NO_POSITION: Final = 0
@@ -120,9 +125,12 @@ class LiveQueue:
         """For each other node that leads a part of the queue, a group that it leads."""
         return []
 
-    def receipt_secret_of(self, partition: int) -> bytes | None:
-        """None if there is no such partition."""
-        return self.receipt_secret if partition == self.partition else None
+    def has_partition(self, partition: int) -> bool:
+        return partition == self.partition
+
+    def open_receipts(self, handles: Sequence[str]) -> list[Receipt | None]:
+        """What its own handles say; None for all others."""
+        return native.open_receipts(self.receipt_secret, self.partition, handles)
 
     def tell_tenants_apart(self, commit_ts: int) -> None:
         """What is planned from that time on is filed under its tenant; see `fair.py`."""
@@ -147,18 +155,18 @@ class LiveQueue:
         self._catch_up(now)
         if self.timers.has_due:
             self._choose_due(limit, now, receives_max, choice)
-        while len(choice.messages) < limit and len(choice.expired) < PASSED_OVER_MAX:
-            item = self.waiting.take()
-            if item is None:
+        while wanted := min(limit - len(choice.messages), PASSED_OVER_MAX - len(choice.expired)):
+            items = self.waiting.take(wanted)
+            if not items:
                 if not self.waiting.needs_page:
                     break
                 self._load_waiting()
                 continue
-            self.scanned += 1
-            position, stored = item
-            taken = Taken(position, stored, native.decode_message(stored), None)
-            is_expired = self._is_expired(taken, now)
-            (choice.expired if is_expired else choice.messages).append(taken)
+            self.scanned += len(items)
+            for position, stored in items:
+                taken = Taken(position, stored, native.decode_message(stored), None)
+                is_expired = self._is_expired(taken, now)
+                (choice.expired if is_expired else choice.messages).append(taken)
         return choice
 
     def give_back(self, choice: Choice) -> None:
@@ -290,15 +298,19 @@ class LiveQueue:
         if self.waiters:
             self.waiters.wake_one()
 
-    def scheduled(self, timer: Timer) -> None:
-        """A message was delayed, received, had its visibility changed, or came back."""
-        self.timers.schedule(timer)
-        self.swept_to = min(self.swept_to, timer.position)
+    def scheduled(self, timers: Iterable[Timer]) -> None:
+        """Messages were delayed, received, had their visibility changed, or came back."""
+        schedule, swept_to = self.timers.schedule, self.swept_to
+        for timer in timers:
+            schedule(timer)
+            if timer.position < swept_to:
+                self.swept_to = swept_to = timer.position
         if self.waiters:
             self._ring()
 
-    def removed(self, position: int) -> None:
-        self.timers.forget(position)
+    def removed(self, positions: Collection[int]) -> None:
+        for position in positions:
+            self.timers.forget(position)
 
     def applied(self, txn: Txn) -> None:
         """A transaction that may have changed what is deliverable is through."""
@@ -332,6 +344,10 @@ class LiveQueue:
         stored = self.group.get(self.messages.data_key(position)) if self._has_arrivals else None
         record = None if stored is None else native.decode_message(stored)
         return record if record is not None and record.flags & MESSAGE_MOVED else None
+
+    def times_of(self, positions: Iterable[int]) -> dict[int, int] | None:
+        """Until when received messages are hidden, from memory; None if that must be read."""
+        return None if self._has_arrivals else self.timers.times_of(positions)
 
     # --- waiting for a message ---------------------------------------------------------------
 

@@ -354,8 +354,7 @@ class _Mover:
         finally:
             if claimed is not None:
                 shard.waiting.settle(claimed)
-        for taken in choice.all:
-            shard.removed(taken.position)
+        shard.removed([taken.position for taken in choice.all])
         shard.settled(choice)
         for letter in posted:
             await self._runner.outbox.settled(letter)

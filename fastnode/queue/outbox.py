@@ -262,7 +262,7 @@ class _Carrier:
                 txn.put(key, encode_task(refused_once(decode_task(stored), count)))
         await group.submit(txn)
         for queue, timer in timers:
-            queue.scheduled(timer)
+            queue.scheduled((timer,))
             queue.applied(txn)
 
     async def _sources(
@@ -285,7 +285,7 @@ class _Carrier:
         queue = self._queues.find(*native.split_queue_segment(letter.source))
         if queue is None:
             return None
-        has_it = queue.receipt_secret_of(letter.partition) is not None
+        has_it = queue.has_partition(letter.partition)
         shard = queue.shard_at(letter.partition) if has_it else None
         if has_it and shard is None:
             raise NotLed("the partition has no leader here")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from fastnode import native
 from fastnode.errors import NotLed
+from fastnode.native import Receipt
 from fastnode.queue.choice import Counts
 from fastnode.queue.fifo_live import FifoQueue
 from fastnode.queue.live import LiveQueue, partition_secret
@@ -97,9 +98,22 @@ class PartitionedQueue(LiveQueue):
     def group_at(self, partition: int) -> Group:
         return self._groups[self.record.partition_groups[partition]]
 
-    def receipt_secret_of(self, partition: int) -> bytes | None:
-        has_it = 0 <= partition < self.record.partition_count
-        return partition_secret(self.record.secret, partition) if has_it else None
+    def open_receipts(self, handles: Sequence[str]) -> list[Receipt | None]:
+        return [self._opened(handle) for handle in handles]
+
+    def _opened(self, handle: str) -> Receipt | None:
+        """Each partition signs for itself."""
+        try:
+            receipt = native.decode_receipt(handle)
+        except ValueError:
+            return None
+        if not self.has_partition(receipt.partition):
+            return None
+        secret = partition_secret(self.record.secret, receipt.partition)
+        return receipt if native.receipt_is_genuine(secret, receipt) else None
+
+    def has_partition(self, partition: int) -> bool:
+        return 0 <= partition < self.record.partition_count
 
     def shard_at(self, number: int) -> Partition | None:
         """None: another node leads it, or this one does not know yet whether the queue that it

@@ -17,9 +17,8 @@ from msgspec import Struct
 
 from fastnode import config, native
 from fastnode.errors import FastnodeError
-from fastnode.native import MessageRecord, MessageState
+from fastnode.native import TIMER_DELAYED, TIMER_RECEIVED, MessageRecord, MessageState
 from fastnode.queue.attributes import settings_of
-from fastnode.queue.live import TIMER_DELAYED, TIMER_RECEIVED
 from fastnode.queue.message_attributes import decode_extras
 from fastnode.queue.partitions import partition_generation
 from fastnode.queue.service import Service

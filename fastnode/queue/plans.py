@@ -5,10 +5,16 @@ back.
 from functools import lru_cache
 
 from fastnode import native
-from fastnode.native import MESSAGE_MOVED, MessageRecord, MessageState
+from fastnode.native import (
+    MESSAGE_MOVED,
+    TIMER_DELAYED,
+    TIMER_RECEIVED,
+    MessageRecord,
+    MessageState,
+)
 from fastnode.queue.choice import Choice
 from fastnode.queue.fair import plan_unfiling
-from fastnode.queue.live import TIMER_DELAYED, TIMER_RECEIVED, LiveQueue
+from fastnode.queue.live import LiveQueue
 from fastnode.queue.message_attributes import decode_extras
 from fastnode.queue.timers import Timer
 from fastnode.store.keyspace import encode_position
@@ -35,6 +41,25 @@ def plan_removal(
         txn.add(keys.in_flight if state.nonce else keys.delayed, -1)
     elif record is not None:
         plan_unfiling(keys, txn, position, record)
+    _plan_unindexing(queue, txn, position, record)
+
+
+def plan_removals(queue: LiveQueue, txn: Txn, times: dict[int, int], delayed: int) -> None:
+    """As `plan_removal`, for messages that have a timer; `delayed` of them nobody has received."""
+    keys = queue.messages
+    txn.writes += native.plan_removals(keys.places, times)
+    txn.add(keys.total, -len(times))
+    txn.add(keys.in_flight, delayed - len(times))
+    txn.add(keys.delayed, -delayed)
+    for position in times:
+        _plan_unindexing(queue, txn, position, queue.indexed_record(position))
+
+
+def _plan_unindexing(
+    queue: LiveQueue, txn: Txn, position: int, record: MessageRecord | None
+) -> None:
+    """The message is no longer found by its content."""
+    keys = queue.messages
     if record is not None and record.flags & MESSAGE_MOVED:
         txn.delete_fresh(keys.id_key(record.message_id))
         txn.delete_fresh(keys.age_key(record.sent_ms, position))

@@ -1,8 +1,8 @@
 """What a receipt handle may do: open it, check that this queue issued it, find its message."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from fastnode import native
 from fastnode.native import MessageState, Receipt
 from fastnode.queue.errors import receipt_handle_is_invalid
 from fastnode.queue.live import LiveQueue
@@ -36,14 +36,19 @@ class Delivery(NamedTuple):
 
 def open_receipt(queue: LiveQueue, handle: str) -> Opened:
     """Forged, truncated and foreign handles are refused before anything is looked up."""
-    try:
-        receipt = native.decode_receipt(handle)
-    except ValueError:
-        raise receipt_handle_is_invalid(handle) from None
-    secret = queue.receipt_secret_of(receipt.partition)
-    if secret is None or not native.receipt_is_genuine(secret, receipt):
+    (opened,) = open_receipts(queue, (handle,))
+    if opened is None:
         raise receipt_handle_is_invalid(handle)
-    return Opened(handle, receipt)
+    return opened
+
+
+def open_receipts(queue: LiveQueue, handles: Sequence[str]) -> list[Opened | None]:
+    """None for one that `open_receipt` refuses."""
+    receipts = queue.open_receipts(handles)
+    return [
+        None if receipt is None else Opened(handle, receipt)
+        for handle, receipt in zip(handles, receipts, strict=True)
+    ]
 
 
 def delivery_of(shard: LiveQueue, opened: Opened) -> Delivery:

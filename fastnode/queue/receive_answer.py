@@ -20,28 +20,31 @@ from fastnode.queue.validate import ValidReceive
 
 
 def answers(received: Sequence[Received], valid: ValidReceive) -> list[Message]:
-    return [
-        _answer(part.queue, valid, *pair)
-        for part in received
-        for pair in zip(part.messages, part.states, strict=True)
-    ]
+    return [message for part in received for message in _shown(part, valid)]
 
 
-def _answer(queue: LiveQueue, valid: ValidReceive, taken: Taken, state: MessageState) -> Message:
-    record = taken.record
-    extras = decode_extras(record.extras)
+def _shown(part: Received, valid: ValidReceive) -> list[Message]:
+    queue, taken, states = part.queue, part.messages, part.states
+    records = [one.record for one in taken]
+    shown = native.show_deliveries(
+        queue.receipt_secret, queue.generation, queue.partition, records, states
+    )
+    if not valid.system_names and not any(record.extras for record in records):
+        return [Message(*one) for one in shown]
+    return [_answer(queue, valid, *one) for one in zip(shown, taken, states, strict=True)]
+
+
+def _answer(
+    queue: LiveQueue,
+    valid: ValidReceive,
+    shown: tuple[str, str, str, str],
+    taken: Taken,
+    state: MessageState,
+) -> Message:
+    extras = decode_extras(taken.record.extras)
     selected = valid.selector.select(extras.attributes)
     return Message(
-        message_id=native.message_id_text(record.message_id),
-        receipt_handle=native.encode_receipt(
-            queue.receipt_secret,
-            queue.generation,
-            record.message_id,
-            state.nonce,
-            queue.partition,
-        ),
-        md5_of_body=record.body_md5.hex(),
-        body=record.body.decode(),
+        *shown,
         attributes=_system_attributes(queue, valid.system_names, taken, state, extras),
         md5_of_message_attributes=attributes_md5(selected),
         message_attributes=wire_values(selected),

@@ -8,13 +8,13 @@ from typing import NamedTuple
 from fastnode import config, native
 from fastnode.errors import OperationError
 from fastnode.flow import Suspension, gather
-from fastnode.native import MessageState
+from fastnode.native import MESSAGE_MOVED, TIMER_RECEIVED, MessageState
 from fastnode.queue import attempts, dead_letters
 from fastnode.queue.caller import RECEIVES
 from fastnode.queue.choice import Choice, Taken
 from fastnode.queue.errors import too_many_in_flight
 from fastnode.queue.fair import plan_unfiling
-from fastnode.queue.live import TIMER_RECEIVED, LiveQueue
+from fastnode.queue.live import LiveQueue
 from fastnode.queue.partitions import PartitionedQueue
 from fastnode.queue.plans import plan_claim, plan_removal, plan_touch, unreceived_state
 from fastnode.queue.repeats import request_at
@@ -153,10 +153,13 @@ async def commit(
     finally:
         if claimed is not None:
             queue.waiting.settle(claimed)
-    for taken, state in zip(choice.messages, states, strict=True):
-        queue.scheduled(Timer(state.visible_at, taken.position, True))
-    for taken in (*choice.expired, *choice.dead):
-        queue.removed(taken.position)
+    queue.scheduled(
+        [
+            Timer(state.visible_at, taken.position, True)
+            for taken, state in zip(choice.messages, states, strict=True)
+        ]
+    )
+    queue.removed([taken.position for taken in (*choice.expired, *choice.dead)])
     queue.settled(choice)
     for letter in letters:
         # Whoever finds nothing here will look for it there.
@@ -167,9 +170,7 @@ async def commit(
 def choose(
     queue: LiveQueue, now: int, valid: ValidReceive, budget: Budget, receives_max: int
 ) -> Choice:
-    in_flight = queue.group.counter(queue.messages.in_flight)
-    is_full = in_flight >= config.IN_FLIGHT_MESSAGES_MAX and _is_full(queue, now, valid)
-    if is_full or budget.is_spent:
+    if (_may_be_full(queue) and _is_full(queue, now, valid)) or budget.is_spent:
         return Choice([], [], [])
     begun, scanned = queue.group.boottime_ns(), queue.scanned
     choice = queue.choose(budget.messages_left, now, receives_max)
@@ -180,6 +181,14 @@ def choose(
     return choice
 
 
+def _may_be_full(queue: LiveQueue) -> bool:
+    """A look into memory mostly says no."""
+    timers = queue.timers
+    if timers.knows_all and timers.count < config.IN_FLIGHT_MESSAGES_MAX:
+        return False
+    return queue.group.counter(queue.messages.in_flight) >= config.IN_FLIGHT_MESSAGES_MAX
+
+
 def _is_full(queue: LiveQueue, now: int, valid: ValidReceive) -> bool:
     """True if nothing may be taken now; whoever asks a standard queue in vain is told so."""
     is_full = queue.counts(now).in_flight >= config.IN_FLIGHT_MESSAGES_MAX
@@ -188,27 +197,19 @@ def _is_full(queue: LiveQueue, now: int, valid: ValidReceive) -> bool:
     return is_full
 
 
-def _plan(queue: LiveQueue, txn: Txn, taken: Taken, valid: ValidReceive) -> MessageState:
-    keys, now = queue.messages, txn.commit_ts
-    visible_at = now + (valid.visibility_timeout_ms << 16)
-    if taken.state is not None:
-        txn.delete_fresh(keys.timer_key(taken.state.visible_at, taken.position))
-    else:
-        plan_unfiling(keys, txn, taken.position, taken.record)
-    old = taken.state or unreceived_state(taken.record)
-    first_receive_ms = old.first_receive_ms or now >> 16
-    state = MessageState(now, old.receive_count + 1, visible_at, first_receive_ms)
-    txn.put(keys.state_key(taken.position), native.encode_state(*state))
-    txn.put_fresh(keys.timer_key(visible_at, taken.position), TIMER_RECEIVED)
-    plan_touch(queue, txn, taken.record)
-    return state
-
-
 def _plan_deliveries(
     queue: LiveQueue, txn: Txn, choice: Choice, valid: ValidReceive
 ) -> list[MessageState]:
-    states = [_plan(queue, txn, taken, valid) for taken in choice.messages]
+    keys, now = queue.messages, txn.commit_ts
+    visible_at = now + (valid.visibility_timeout_ms << 16)
+    olds = [(taken.position, taken.state or _brought_along(taken)) for taken in choice.messages]
+    writes, states = native.plan_deliveries(keys.places, now, visible_at, olds)
+    txn.writes += writes
     txn.mask = (1 << len(states)) - 1
+    for taken in choice.messages:
+        if taken.state is None and taken.record.flags:
+            plan_unfiling(keys, txn, taken.position, taken.record)
+        plan_touch(queue, txn, taken.record)
     for taken in choice.expired:
         plan_removal(queue, txn, taken.position, taken.state, taken.record)
     received = [taken for taken in choice.messages if taken.state is None or not taken.state.nonce]
@@ -220,6 +221,11 @@ def _plan_deliveries(
     if valid.attempt_id is not None and states:
         attempts.plan(queue, txn, valid.attempt_id, choice.messages, states[0].visible_at)
     return states
+
+
+def _brought_along(taken: Taken) -> MessageState | None:
+    """What a message that nobody has received here counts from, if it came from another queue."""
+    return unreceived_state(taken.record) if taken.record.flags & MESSAGE_MOVED else None
 
 
 # --- a client that is gone ---------------------------------------------------------------------
@@ -245,8 +251,7 @@ async def give_back(service: Service, received: Received) -> None:
     for taken, state in untouched:
         _plan_give_back(queue, txn, taken, state)
     await group.submit(txn)
-    for taken, _ in untouched:
-        queue.scheduled(Timer(txn.commit_ts, taken.position, True))
+    queue.scheduled([Timer(txn.commit_ts, taken.position, True) for taken, _ in untouched])
     queue.applied(txn)
 
 

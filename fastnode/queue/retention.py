@@ -215,8 +215,7 @@ async def sweep(service: Service, queue: LiveQueue) -> bool:
         return False
     unreceived = _plan(queue, txn, free)
     await _submit(queue, txn, unreceived, expired.through)
-    for position in free:
-        queue.removed(position)
+    queue.removed(free)
     queue.applied(txn)
     if expired.through:
         held = set(expired.positions).difference(free)

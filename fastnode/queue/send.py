@@ -5,7 +5,7 @@ from collections.abc import Container, Sequence
 
 from fastnode import native
 from fastnode.flow import Suspension
-from fastnode.native import MESSAGE_DELAYED, MESSAGE_FILED, PlannedSend
+from fastnode.native import MESSAGE_DELAYED, MESSAGE_FILED, TIMER_DELAYED, PlannedSend
 from fastnode.queue import batch, fifo_send, repeats, validate
 from fastnode.queue.api import (
     BatchResultErrorEntry,
@@ -21,7 +21,7 @@ from fastnode.queue.errors import SqsError
 from fastnode.queue.fair import plan_filing
 from fastnode.queue.fair_shares import NOBODY
 from fastnode.queue.fifo_send import Numbered
-from fastnode.queue.live import TIMER_DELAYED, LiveQueue
+from fastnode.queue.live import LiveQueue
 from fastnode.queue.message_attributes import encode_extras
 from fastnode.queue.parts import Sent
 from fastnode.queue.repeats import not_landed, repeatable
@@ -208,12 +208,13 @@ async def _store_indexed(
     txn.add(queue.messages.delayed, sum(1 for delay in delays if delay))
     await queue.group.submit(txn)
     undelayed: list[PlannedSend] = []
+    timers: list[Timer] = []
     for message, delay in zip(planned, delays, strict=True):
         if delay:
-            visible_at = _visible_at(txn, delay)
-            queue.scheduled(Timer(visible_at, message.position, False))
+            timers.append(Timer(_visible_at(txn, delay), message.position, False))
         else:
             undelayed.append(message)
+    queue.scheduled(timers)
     if undelayed:
         queue.added(undelayed)
     return planned

@@ -98,10 +98,11 @@ class StandardQueue(LiveQueue):
     def added(self, messages: Iterable[PlannedSend]) -> None:
         super().added(messages if self.tenants is None else self.tenants.added(messages))
 
-    def removed(self, position: int) -> None:
-        super().removed(position)
+    def removed(self, positions: Collection[int]) -> None:
+        super().removed(positions)
         if self.tenants is not None:
-            self.tenants.removed(position)
+            for position in positions:
+                self.tenants.removed(position)
 
     def indexed_record(self, position: int) -> MessageRecord | None:
         """As for every queue, and what waits in a fair one."""

@@ -7,7 +7,7 @@ come near, so memory is bounded however many messages are delayed.
 """
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from fastnode import config
@@ -44,6 +44,19 @@ class Timers:
     @property
     def knows_all(self) -> bool:
         return self._horizon == NO_HORIZON
+
+    def times_of(self, positions: Iterable[int]) -> dict[int, int] | None:
+        """When each becomes due; None unless that is known of all."""
+        scheduled = self._scheduled
+        try:
+            return {position: scheduled[position] for position in positions}
+        except KeyError:
+            return None
+
+    @property
+    def count(self) -> int:
+        """How many messages have a timer, as far as the horizon."""
+        return len(self._scheduled) + len(self._due)
 
     def has(self, position: int) -> bool:
         return position in self._scheduled or position in self._due

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fastnode import config, native
-from fastnode.native import MessageState
+from fastnode.native import TIMER_RECEIVED, MessageState
 from fastnode.queue import batch, parts, validate
 from fastnode.queue.api import (
     BatchResultErrorEntry,
@@ -16,7 +16,7 @@ from fastnode.queue.api import (
 from fastnode.queue.caller import Call
 from fastnode.queue.errors import SqsError, message_not_changeable, visibility_beyond_limit
 from fastnode.queue.landed_parts import landed_entries
-from fastnode.queue.live import TIMER_RECEIVED, LiveQueue
+from fastnode.queue.live import LiveQueue
 from fastnode.queue.places import at_partition, by_partition, in_partitions, of_call
 from fastnode.queue.plans import plan_touch
 from fastnode.queue.receipt import Delivery, Opened, delivery_of, open_receipt
@@ -193,8 +193,7 @@ async def change_in(
             plan_touch(queue, txn, record)
         timers.append(Timer(visible_at, position, True))
     await queue.group.submit(txn)
-    for timer in timers:
-        queue.scheduled(timer)
+    queue.scheduled(timers)
     queue.applied(txn)
     return errors
 

@@ -70,13 +70,12 @@ class Waiting:
             self._next = rows[-1][0] + 1
         self._reaches_end = is_last
 
-    def take(self) -> Item | None:
-        """The oldest buffered message. The caller claims it, or puts it back."""
-        if not self._buffer:
-            return None
-        item = self._buffer.popleft()
-        self._buffered_bytes -= len(item[1])
-        return item
+    def take(self, limit: int) -> list[Item]:
+        """The oldest buffered messages. The caller claims them, or puts them back."""
+        buffer = self._buffer
+        items = [buffer.popleft() for _ in range(min(limit, len(buffer)))]
+        self._buffered_bytes -= sum([len(record) for _, record in items])
+        return items
 
     def put_back(self, items: Sequence[Item]) -> None:
         """In their old places: receives that failed must not reorder the queue, or the mark would

@@ -10,9 +10,7 @@ from typing import Final, NamedTuple
 
 from fastnode import native
 from fastnode.native import (
-    DELETE,
     DROP,
-    FRESH_DELETE,
     MAX,
     HeadChanges,
     Resolved,
@@ -87,7 +85,9 @@ def fill_batch(
     writer = _Writer(batch, Sums(engine))
     for transactions, resolved in entries:
         outcomes, added = resolved.outcomes, writer.added
-        if native.write_landed(transactions, outcomes, batch.put, writer.write, added):
+        if native.write_landed(
+            transactions, outcomes, batch.put, batch.delete, writer.write, added
+        ):
             writer.changes_heads = True
         if resolved.row:
             batch.put(window_key(resolved.row_id), resolved.row)
@@ -117,7 +117,7 @@ def _stored_rows(engine: Engine) -> Iterator[tuple[int, bytes]]:
 
 
 class _Writer:
-    """Everything but puts and touches. What is added to counters waits to be summed up."""
+    """Everything but puts, deletes and touches. What is added to counters waits to be summed up."""
 
     __slots__ = ("added", "batch", "changes_heads", "sums")
 
@@ -128,9 +128,7 @@ class _Writer:
         self.changes_heads = False
 
     def write(self, kind: int, key: bytes, value: bytes) -> None:
-        if kind == FRESH_DELETE or kind == DELETE:
-            self.batch.delete(key)
-        elif kind == MAX:
+        if kind == MAX:
             self.sums.raise_to(key, value)
         else:
             assert kind == DROP, f"the codec refuses the write kind {kind}"

@@ -179,6 +179,7 @@ class MessageKeys:
         "ids",
         "in_flight",
         "mark",
+        "places",
         "ready",
         "ready_size",
         "state",
@@ -200,6 +201,7 @@ class MessageKeys:
         self.state_size = len(self.state)
         self.timer = prefix(native.FAMILY_TIMER)
         self.timer_size = len(self.timer)
+        self.places = native.PlaceKeys(self.data, self.state, self.timer)
         self.mark = prefix(native.FAMILY_MARK)
         self.counters = prefix(native.FAMILY_COUNTER)
         self.total = native.counter_key(self.counters, COUNT_TOTAL)

@@ -25,6 +25,7 @@ class Impl(NamedTuple):
     core: ModuleType
     plan: ModuleType
     send: ModuleType
+    deliver: ModuleType
 
 
 def implementation(suffix: str) -> Impl:

@@ -23,7 +23,7 @@ LINES_MAX: Final = {".py": 400, ".rs": 400, ".pyi": 400, ".pxd": 400, ".pyx": 60
 FUNCTION_LINES_MAX: Final = 70
 
 COMPILED: Final = frozenset(
-    {"_keys", "_core", "_plan", "_send", "_http", "_occ", "_query", "_sigv4"}
+    {"_keys", "_core", "_plan", "_send", "_http", "_occ", "_query", "_sigv4", "_deliver"}
 )
 TWINS: Final = frozenset(f"{name}_ref" for name in COMPILED)
 LEAVES: Final = frozenset({"config", "errors", "clock", "flow", "native"})

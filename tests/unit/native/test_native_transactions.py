@@ -147,6 +147,7 @@ def test_writes_that_landed_are_handed_on_by_their_kind(
         [native.Transaction(*HEAD, [], writes) for _, writes in drawn],
         [(native.APPLIED if lands else native.STALE, 0, 0) for lands, _ in drawn],
         lambda key, value: handed.append((native.PUT, key, value)),
+        lambda key: handed.append((native.DELETE, key, b"")),
         lambda kind, key, value: handed.append((kind, key, value)),
         added,
     )
@@ -198,6 +199,7 @@ def test_rows_of_groups_and_of_deduplication_come_after_the_others(impl: Impl) -
         [native.Transaction(*HEAD, [], writes) for writes in (one, two)],
         [(native.APPLIED, 0, 0)] * 2,
         lambda key, value: keys.append(key),
+        lambda key: None,
         lambda kind, key, value: None,
         {},
     )

@@ -39,6 +39,18 @@ entries = st.one_of(
     ),
 )
 rows = st.tuples(st.integers(0, 9), own.blobs, own.blobs)
+positions = st.one_of(st.integers(0, 2**80 - 1), st.sampled_from([-1, 2**80]))
+place_keys = st.builds(native.PlaceKeys, own.blobs, own.blobs, own.blobs)
+shown = st.lists(
+    st.tuples(
+        st.builds(
+            lambda record, body: record._replace(body=body.encode()), own.messages, own.texts
+        ),
+        own.states,
+    ),
+    min_size=1,
+    max_size=4,
+)
 # Writes that hit the same few groups and states again and again, and ranges around them.
 group_keys = st.builds(
     lambda family, group, position: family + group + position,
@@ -112,12 +124,36 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
             made[: len(statuses)],
             [(status, 0, 0) for status in statuses[: len(made)]],
             lambda key, value: None,
+            lambda key: None,
             lambda kind, key, value: None,
             {},
         ),
         st.lists(own.transactions, max_size=3),
         st.lists(st.integers(0, 4), max_size=3),
     ),
+    "plan_deliveries": st.tuples(
+        place_keys,
+        numbers,
+        numbers,
+        st.lists(st.tuples(positions, st.none() | own.states), max_size=4),
+    ),
+    "plan_removals": st.tuples(place_keys, st.dictionaries(positions, numbers, max_size=4)),
+    "show_deliveries": st.builds(
+        lambda secret, generation, partition, pairs: (
+            *(secret, generation, partition),
+            [record for record, _ in pairs],
+            [state for _, state in pairs],
+        ),
+        sixteens,
+        numbers,
+        own.partitions,
+        shown,
+    ),
+    "open_receipts": st.one_of(
+        st.tuples(own.id16, own.partitions, st.lists(handles, max_size=4)),
+        own.receipts.map(lambda made: (made[0], made[4], [native.encode_receipt(*made), "x"])),
+    ),
+    "state_keys": st.tuples(own.blobs, st.lists(positions, max_size=4)),
     "plan_sends": st.tuples(
         sixteens,
         numbers,

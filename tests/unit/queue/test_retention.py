@@ -228,7 +228,7 @@ def test_a_message_that_comes_back_behind_the_walk_expires_too(world: World) -> 
     timer = plan_return(queue, txn, position, stored, None)
     world.group.submit(txn)
     world.commit()
-    queue.scheduled(timer)
+    queue.scheduled((timer,))
     assert rows(world, queue) == 3
     world.advance(2_000)
     assert rows(world, queue) == 0 and world.counts(url) == (0, 0, 0)

@@ -7,12 +7,11 @@ from fastnode.queue import api
 from fastnode.queue.waiting import Waiting
 from tests.world import World
 
+EVERYTHING = 1_000_000
+
 
 def drained(waiting: Waiting) -> list[int]:
-    positions = []
-    while (item := waiting.take()) is not None:
-        positions.append(item[0])
-    return positions
+    return [position for position, _ in waiting.take(EVERYTHING)]
 
 
 def at_end() -> Waiting:
@@ -71,8 +70,7 @@ def test_what_is_put_back_comes_first_again() -> None:
     waiting = at_end()
     for position in (5, 7, 9):
         waiting.append(position, b"r")
-    items = [item for item in (waiting.take(), waiting.take()) if item]
-    waiting.put_back(items)
+    waiting.put_back(waiting.take(2))
     assert drained(waiting) == [5, 7, 9]
 
 
@@ -80,12 +78,12 @@ def test_the_mark_never_passes_a_claim_that_may_still_fail() -> None:
     waiting = at_end()
     for position in (5, 7, 9):
         waiting.append(position, b"r")
-    waiting.take()
+    waiting.take(1)
     assert waiting.claim(5) == 7
-    waiting.take()
+    waiting.take(1)
     assert waiting.claim(7) == 5
     waiting.settle(5)
-    waiting.take()
+    waiting.take(1)
     assert waiting.claim(9) == 7
     waiting.settle(7)
     waiting.settle(9)
@@ -93,9 +91,7 @@ def test_the_mark_never_passes_a_claim_that_may_still_fail() -> None:
 
 
 def buffered(waiting: Waiting) -> list[int]:
-    taken = []
-    while (item := waiting.take()) is not None:
-        taken.append(item)
+    taken = waiting.take(EVERYTHING)
     waiting.put_back(taken)
     return [position for position, _ in taken]
 
@@ -131,22 +127,22 @@ def test_what_could_not_be_removed_is_back_in_its_place() -> None:
 
 def test_receives_that_failed_in_any_order_leave_the_queue_in_order() -> None:
     waiting = loaded(5, 6, 7)
-    first, second = waiting.take(), waiting.take()
-    assert first is not None and second is not None
-    waiting.put_back([first])
-    waiting.put_back([second])
+    first, second = waiting.take(1), waiting.take(1)
+    assert first and second
+    waiting.put_back(first)
+    waiting.put_back(second)
     assert buffered(waiting) == [5, 6, 7]
 
 
 def test_the_mark_stays_before_what_came_back() -> None:
     waiting = loaded(5, 6, 7, 8)
-    first = [item for item in (waiting.take(), waiting.take()) if item]
+    first = waiting.take(2)
     assert waiting.claim(5) == 7
-    waiting.take()
+    waiting.take(1)
     assert waiting.claim(7) == 5
     waiting.put_back(first)
     waiting.settle(5)
-    waiting.take()
+    waiting.take(1)
     assert waiting.claim(5) == 6
 
 
