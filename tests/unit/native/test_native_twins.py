@@ -135,7 +135,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
         place_keys,
         numbers,
         numbers,
-        st.lists(st.tuples(positions, st.none() | own.states), max_size=4),
+        st.lists(st.tuples(positions, st.none() | own.states), min_size=1, max_size=4),
     ),
     "plan_removals": st.tuples(place_keys, st.dictionaries(positions, numbers, max_size=4)),
     "show_deliveries": st.builds(
