@@ -16,7 +16,7 @@ import msgspec
 from bench import cluster_floor
 from bench.load import Load, LoadError
 from bench.queue_load import QueueLoad
-from bench.report import Line, ratio_line, spread
+from bench.report import Line, ratio_line
 from bench.rig import Rig
 from bench.server_process import Server
 
@@ -48,7 +48,7 @@ def measure_lone_send(rig: Rig) -> list[Line]:
             send_us = queue.run(slice_).step.p50_us
             above.append(send_us - fsync_us)
             ratios.append(send_us / (fsync_us + SEND_ABOVE_FSYNC_US))
-    detail = f"an fsync and {median(above):.0f} µs, {spread(above)}"
+    detail = f"an fsync and {median(above):.0f} µs"
     name = f"SendMessage, 1 connection: p50 / (fsync + {SEND_ABOVE_FSYNC_US:.0f} µs)"
     return [ratio_line(name, ratios, detail, at_most=1.0)]
 
@@ -90,7 +90,7 @@ def measure_long_poll(rig: Rig) -> list[Line]:
                 sent_us, received_us = (median(side) * 1e6 for side in zip(*times, strict=True))
                 above.append(received_us - sent_us)
                 ratios.append(received_us / (sent_us + POLL_ABOVE_SEND_US))
-    detail = f"the send's own answer and {median(above):.0f} µs, {spread(above)}"
+    detail = f"{median(above):.0f} µs after the send's own answer"
     name = f"long poll: send → receive p50 / (send + {POLL_ABOVE_SEND_US:.0f} µs)"
     return [ratio_line(name, ratios, detail, at_most=1.0)]
 

@@ -114,9 +114,9 @@ class QueueLoad:
             count = min(part, messages - begin) // BATCH
             self.cycle([(FILLING_CONNECTIONS, self.batches())], count)
 
-    def drain(self, messages: int, consumers: int = CONSUMERS) -> Outcome:
-        """Receive and delete until it is empty; that must be exactly so many."""
-        outcome = self.run(
+    def empty(self, consumers: int = CONSUMERS) -> Outcome:
+        """Receive and delete until nothing is found."""
+        return self.run(
             Load(
                 self.node.address,
                 LOAD_SECONDS_MAX,
@@ -124,6 +124,10 @@ class QueueLoad:
                 stop_empty=EMPTY_STREAK,
             )
         )
+
+    def drain(self, messages: int) -> Outcome:
+        """Receive and delete until it is empty; that must be exactly so many."""
+        outcome = self.empty()
         found = outcome.groups[0].messages_deleted
         if found != messages:
             raise LoadError(f"{found} messages deleted, {messages} sent")

@@ -25,13 +25,15 @@ class Plan(msgspec.Struct, frozen=True):
     turns: int = 6
     slice_seconds: float = 1.5
     warmup_seconds: float = 0.3
+    # Short rounds whose median is one turn of a flat cost.
+    probe_rounds: int = 10
     scale: float = 1.0
     # Messages that have gone through a queue before it is compared with a fresh one.
     processed: int = 10_000_000
 
 
 FULL = Plan()
-SHORT = Plan(turns=1, slice_seconds=0.2, warmup_seconds=0.05, scale=0.002)
+SHORT = Plan(turns=1, slice_seconds=0.2, warmup_seconds=0.05, probe_rounds=1, scale=0.002)
 
 
 class Echo(msgspec.Struct, frozen=True):
@@ -98,7 +100,11 @@ class Rig(msgspec.Struct, frozen=True):
     @contextmanager
     def node(self, name: str) -> Iterator[Server]:
         """A node that verifies signatures; the data of the same name is found again."""
-        with server_process.verifying_node(self.directory / name, self.server_core) as server:
+        data = self.directory / name
+        flags = ("--log-level", "error")
+        with server_process.verifying_node(
+            data, self.server_core, server_process.NODE_COMMAND, *flags
+        ) as server:
             yield server
 
 

@@ -56,6 +56,7 @@ def test_compiled_scanner_beats_its_twin(
             lambda: native.take_request(*arguments),
             lambda: _http_ref.take_request(*arguments),
             capsys,
+            benchmark,
         )
 
 
@@ -79,4 +80,5 @@ def test_whole_parser_beats_the_twin_of_its_scanner(
             parse,
             lambda: _http_ref.take_request(packet, 0, 0),
             capsys,
+            benchmark,
         )
