@@ -32,7 +32,7 @@ def measure(directory: Path, plan: rig.Plan = PLAN) -> dict[str, Ratio]:
     with tempfile.TemporaryDirectory(prefix="gate-", dir=directory) as name:
         lines = measure_node(rig.rig_in(Path(name), plan, lambda _: None))
         found = ratios.of_lines(lines)
-        quick = twins.measure(Path(name) / "twins.json", *twins.QUICK_OPTIONS, *twins.QUICK)
+        quick, _ = twins.measure(Path(name) / "twins.json", *twins.QUICK_OPTIONS, *twins.QUICK)
     return {f"gate: {row}": ratio for row, ratio in (found | quick).items()}
 
 
