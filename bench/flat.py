@@ -61,28 +61,21 @@ def render(dimension: Dimension, points: Sequence[Point]) -> str:
 
 
 def sizes_of(dimension: Dimension, plan: rig.Plan, size_max: int) -> list[int]:
-    """Up to the largest, scaled; the smallest is there once."""
-    scaled = (max(dimension.smallest, int(size * plan.scale)) for size in dimension.sizes)
-    return sorted({size // 10 * 10 if size >= 10 else size for size in scaled if size <= size_max})
+    """Up to the largest, scaled; whole batches of messages, and the smallest once."""
+    scaled = (int(size * plan.scale) // 10 * 10 for size in dimension.sizes if size <= size_max)
+    return sorted({dimension.smallest, *(size for size in scaled if size > dimension.smallest)})
 
 
-def measure(
-    parent: Path, plan: rig.Plan, dimensions: Sequence[Dimension], size_max: int
-) -> dict[str, list[Point]]:
-    load.build()
-    points = {}
-    for dimension in dimensions:
-        began = time.monotonic()
+def measure(parent: Path, plan: rig.Plan, dimension: Dimension, size_max: int) -> list[Point]:
+    """In a directory of its own, which is removed in the end."""
+    began = time.monotonic()
 
-        def say(text: str, began: float = began) -> None:
-            print(f"[{time.monotonic() - began:6.1f} s] {text}", flush=True)
+    def say(text: str) -> None:
+        print(f"[{time.monotonic() - began:6.1f} s] {text}", flush=True)
 
-        with tempfile.TemporaryDirectory(prefix="flat-", dir=parent) as name:
-            of = rig.rig_in(Path(name), plan, say)
-            sizes = sizes_of(dimension, plan, size_max)
-            points[dimension.name] = growth.measure_growth(of, dimension, sizes)
-        print(render(dimension, points[dimension.name]), flush=True)
-    return points
+    with tempfile.TemporaryDirectory(prefix="flat-", dir=parent) as name:
+        of = rig.rig_in(Path(name), plan, say)
+        return growth.measure_growth(of, dimension, sizes_of(dimension, plan, size_max))
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -105,25 +98,27 @@ def parse_names(text: str) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0 unless it could not run: a plot is not judged."""
+    """Exit code 0 unless something could not run: a plot is not judged."""
     chosen = parse_arguments(arguments)
     plan = rig.SHORT if chosen.short else rig.FULL
     if chosen.turns is not None:
         plan = msgspec.structs.replace(plan, turns=chosen.turns)
-    dimensions = [NAMES[name] for name in chosen.only]
-    try:
-        parent = program.data_directory(chosen)
-        points = measure(parent, plan, dimensions, chosen.max)
-    except program.PROBLEMS as problem:
-        return program.refuse(str(problem))
-    program.write(chosen.json, Results(datetime.now(UTC), machine.describe(parent), plan, points))
+    points: dict[str, list[Point]] = {}
+    code = 0
+    load.build()
     chosen.plots.mkdir(parents=True, exist_ok=True)
-    for name, dimension in NAMES.items():
-        if dimension in dimensions:
-            file = chosen.plots / f"{name}.svg"
-            file.write_text(chart(dimension, points[dimension.name]))
-            print(file)
-    return 0
+    for name in chosen.only:
+        try:
+            parent = program.data_directory(chosen)
+            points[name] = measure(parent, plan, NAMES[name], chosen.max)
+        except program.PROBLEMS as problem:
+            code = program.refuse(f"{name}: {problem}")
+            continue
+        print(render(NAMES[name], points[name]), flush=True)
+        (chosen.plots / f"{name}.svg").write_text(chart(NAMES[name], points[name]))
+    conditions = machine.describe(chosen.data_under)
+    program.write(chosen.json, Results(datetime.now(UTC), conditions, plan, points))
+    return code
 
 
 if __name__ == "__main__":

@@ -85,8 +85,9 @@ def test_some_sections_run_in_earnest(tmp_path: Path) -> None:
 def test_sizes_of_a_plot_grow_up_to_the_largest_that_is_wanted() -> None:
     sizes = flat.sizes_of(growth.BACKLOG, rig.FULL, 1_000_000)
     assert sizes == [1_000, 10_000, 100_000, 1_000_000]
+    assert flat.sizes_of(growth.BACKLOG, rig.SHORT, 5_000_000) == [1_000, 2_000, 10_000]
     assert flat.sizes_of(growth.QUEUES, rig.FULL, 5_000_000) == [1, 100, 1_000, 10_000]
-    assert flat.sizes_of(growth.IN_FLIGHT, rig.SHORT, 5_000_000) == [0, 2, 20, 200]
+    assert flat.sizes_of(growth.IN_FLIGHT, rig.SHORT, 5_000_000) == [0, 20, 200]
 
 
 def test_a_plot_shows_the_median_ratio_of_each_size() -> None:
