@@ -109,7 +109,7 @@ class QueueLoad:
 
     def fill(self, messages: int) -> None:
         """So many more wait; in parts, whose signatures stay fresh."""
-        part = 1_000_000
+        part = 200_000
         for begin in range(0, messages, part):
             count = min(part, messages - begin) // BATCH
             self.cycle([(FILLING_CONNECTIONS, self.batches())], count)

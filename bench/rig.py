@@ -100,11 +100,8 @@ class Rig(msgspec.Struct, frozen=True):
     @contextmanager
     def node(self, name: str) -> Iterator[Server]:
         """A node that verifies signatures; the data of the same name is found again."""
-        data = self.directory / name
-        flags = ("--log-level", "error")
-        with server_process.verifying_node(
-            data, self.server_core, server_process.NODE_COMMAND, *flags
-        ) as server:
+        data, flags = self.directory / name, ("--log-level", "error")
+        with server_process.verifying_node(data, self.server_core, flags=flags) as server:
             yield server
 
 

@@ -71,10 +71,13 @@ def echo_server(core: int | None) -> Iterator[Server]:
 
 @contextmanager
 def node(
-    data_directory: Path, core: int | None, command: Sequence[str] = NODE_COMMAND, *flags: str
+    data_directory: Path,
+    core: int | None,
+    command: Sequence[str] = NODE_COMMAND,
+    flags: Sequence[str] = (),
 ) -> Iterator[Server]:
-    """A real durable node on free ports; `command` is what stands before `run`. It believes who a
-    request says to be from.
+    """A real durable node on free ports; `command` is what stands before `run`, `flags` are what
+    it is told besides.
     """
     arguments = ["--data-dir", str(data_directory), *flags]
     arguments += ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--raft", "127.0.0.1:0"]
@@ -87,13 +90,16 @@ def node(
 
 @contextmanager
 def verifying_node(
-    data_directory: Path, core: int | None, command: Sequence[str] = NODE_COMMAND, *flags: str
+    data_directory: Path,
+    core: int | None,
+    command: Sequence[str] = NODE_COMMAND,
+    flags: Sequence[str] = (),
 ) -> Iterator[Server]:
     """Such a node that verifies the signature of each request."""
     file = data_directory.with_suffix(".credentials")
     file.touch(mode=0o600)
     file.write_text(sqs_requests.credentials())
-    with node(data_directory, core, command, "--credentials", str(file), *flags) as server:
+    with node(data_directory, core, command, ["--credentials", str(file), *flags]) as server:
         yield server
 
 
