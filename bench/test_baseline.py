@@ -1,5 +1,6 @@
 """What counts as worse than a baseline, what as noise, and how a baseline is renewed."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from bench.baseline import Run
 from bench.machine import Machine
 from bench.ratios import Change, Ratio
 from bench.report import Line, ratio_line
+from bench.rig import Plan
 
 MACHINE = Machine("a cpu", 2, "6.0", "ext4", "3.11", {})
 VALUES = st.floats(0.01, 100)
@@ -54,6 +56,24 @@ def test_what_is_worse_one_way_is_better_the_other(a: float, b: float, is_cost: 
 def test_the_gate_lets_pass_what_is_less_than_twice_as_bad() -> None:
     found = [change(1.0, 0.51), change(1.0, 0.49), change(1.0, 2.1, is_cost=True)]
     assert ratios.worse(found, factor=gate.FACTOR_MAX) == found[1:]
+
+
+def test_a_part_of_the_gate_that_fails_is_tried_again_and_its_best_try_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tries = {"node": iter([0.3, 0.9]), "twins": iter([0.4, 0.2, 0.3])}
+
+    def part(name: str) -> Callable[[Path, Plan], dict[str, Ratio]]:
+        return lambda _directory, _plan: {f"gate: {name}": Ratio(next(tries[name]), 0.1)}
+
+    monkeypatch.setattr(gate, "PARTS", {name: part(name) for name in tries})
+    was = {"gate: node": Ratio(1.0, 0.1), "gate: twins": Ratio(1.0, 0.1), "other": Ratio(1.0, 0.1)}
+    changes = gate.judge(tmp_path, was)
+    assert [change.now and change.now.value for change in changes] == [0.9, 0.4]
+    assert [change.name for change in ratios.worse(changes, factor=gate.FACTOR_MAX)] == [
+        "gate: twins"
+    ]
+    assert capsys.readouterr().out.count("twice as bad") == 1 + gate.TRIES
 
 
 def test_noise_follows_the_turns_within_bounds() -> None:
