@@ -63,8 +63,7 @@ class Signer:
         scope = self.scope()
         digest = hashlib.sha256(canonical.encode()).hexdigest()
         to_sign = f"AWS4-HMAC-SHA256\n{lowered['x-amz-date']}\n{scope}\n{digest}"
-        key = signing_key(self.secret_key, scope)
-        signature = hmac.digest(key, to_sign.encode(), "sha256").hex()
+        signature = hmac.digest(self.signing_key(scope), to_sign.encode(), "sha256").hex()
         credential = f"Credential={self.access_key}/{scope}"
         return f"AWS4-HMAC-SHA256 {credential}, SignedHeaders={names}, Signature={signature}"
 
@@ -72,10 +71,14 @@ class Signer:
         """What the signatures are good for besides their time: a day, region and service."""
         return f"{self.signed_at:%Y%m%d}/{self.region}/{SERVICE}/aws4_request"
 
+    def signing_key(self, scope: str) -> bytes:
+        """The key of one day, region and service."""
+        return derive_signing_key(self.secret_key, scope)
+
 
 @lru_cache
-def signing_key(secret_key: str, scope: str) -> bytes:
-    """The key of one day, region and service."""
+def derive_signing_key(secret_key: str, scope: str) -> bytes:
+    """Remembered: one is enough for all requests of a run."""
     key = f"AWS4{secret_key}".encode()
     for part in scope.split("/"):
         key = hmac.digest(key, part.encode(), "sha256")
@@ -132,7 +135,7 @@ def consumer_script(signer: Signer, queue_url: str, *, wait_seconds: int = 0) ->
         "WaitTimeSeconds": wait_seconds,
     }
     delete = {"QueueUrl": queue_url, "Entries": []}
-    key = signing_key(signer.secret_key, signer.scope()).hex()
+    key = signer.signing_key(signer.scope()).hex()
     marked = f"\r\nX-Loadgen-Signing-Key: {key}\r\nHost: ".encode()
     first = signer.request("ReceiveMessage", receive, 0)
     second = signer.request("DeleteMessageBatch", delete, 1)

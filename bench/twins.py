@@ -16,7 +16,7 @@ NOISE = 0.30
 FACTOR = "times_faster_than_twin"
 PYTEST_SECONDS_MAX = 900.0
 # Those that have a twin and are measured in a moment.
-QUICK = ("bench/test_native.py", "bench/test_http.py")
+QUICK = ("bench/test_native.py", "bench/test_http.py", "bench/test_sigv4.py")
 # What pytest-benchmark itself measures is only shown: the ratios come from slices of their own.
 OPTIONS = ("--benchmark-max-time=0.3",)
 QUICK_OPTIONS = ("--benchmark-max-time=0.01", "--benchmark-min-rounds=2", "--benchmark-warmup=off")
