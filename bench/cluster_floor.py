@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 from statistics import median
 
@@ -41,13 +42,16 @@ def round_trip(connection: socket.socket) -> None:
 @contextmanager
 def disk(directory: Path) -> Iterator[Callable[[int], float]]:
     """Gives the median seconds of so many small writes one after the other, each with its
-    fdatasync, into space that was allocated before: as the log is written.
+    fdatasync, into space that was written before: as the log is written. In space that was only
+    allocated the filesystem would have more to do.
     """
     file = os.open(directory / "floor", os.O_CREAT | os.O_WRONLY)
-    os.posix_fallocate(file, 0, FILE_BYTES)
+    os.write(file, bytes(FILE_BYTES))
+    os.fsync(file)
+    offsets = cycle(range(0, FILE_BYTES - len(PAYLOAD), len(PAYLOAD)))
 
     def append() -> None:
-        os.write(file, PAYLOAD)
+        os.pwrite(file, PAYLOAD, next(offsets))
         os.fdatasync(file)
 
     try:
