@@ -1,0 +1,288 @@
+"""A node beside other servers that speak SQS, under the same load in the same run.
+
+    python -m bench.peers [--short] [--only PEERS] [--rows ROWS] [--seconds S] [--page DIRECTORY]
+
+Peers are fetched with the tools of their own world (Maven, npm, Go) into `build/peers/`; one whose
+tools or download are missing is reported with the reason, and the rest goes on. Our node runs with
+its defaults and verifies signatures; theirs run as they come. Prints the tables, writes
+`build/peers.json`, and for a whole run `docs/performance/peers.md` and `peers.svg`; any other run
+writes these two into `build/`.
+Exit codes: 0 it ran, also if a peer is missing; 2 it could not run.
+"""
+
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from http.client import HTTPException
+from pathlib import Path
+
+import msgspec
+
+from bench import load, machine, peer_load, peer_report, peer_servers
+from bench.load import LoadError
+from bench.peer_load import ROWS, Contestant, Row, Slice
+from bench.peer_report import Cell, Comparison, Entrant, Line
+from bench.peer_servers import PEERS, Peer, PeerMissing
+from bench.rig import Echo, Plan, Rig, rig_in
+from bench.server_process import ROOT, Server, ServerError
+
+OURS = "fastnode"
+PAGE = ROOT / "docs" / "performance"
+FULL = Plan(turns=3, warmup_seconds=0.4)
+SHORT = Plan(turns=1, slice_seconds=0.2, warmup_seconds=0.05, scale=0.01)
+# Compilers that learn while a program runs get so many slices before anything is measured.
+LEARNING_SLICES = 7
+# What goes wrong with one server and leaves the others measurable.
+TROUBLE = (LoadError, ServerError, OSError, HTTPException, subprocess.TimeoutExpired)
+
+
+def say(text: str) -> None:
+    """A line of progress."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+# --- entrants ------------------------------------------------------------------------------------
+
+
+def our_entrant() -> Entrant:
+    return Entrant(
+        name=OURS,
+        version=machine.package_version(OURS),
+        runtime="CPython, Cython, Rust",
+        stored="on disk, synced",
+        replicated="none: a single node",
+        verified="yes",
+    )
+
+
+def peer_entrant(peer: Peer, problem: str | None = None) -> Entrant:
+    return Entrant(
+        name=peer.name,
+        version=peer.version,
+        runtime=peer.runtime if problem else f"{peer.runtime} {tool_version(peer)}".rstrip(),
+        stored="in memory",
+        replicated="none",
+        verified="no",
+        problem=problem,
+    )
+
+
+def tool_version(peer: Peer) -> str:
+    """The version of what it runs on, unless that is pinned with the peer."""
+    if not peer.version_command:
+        return ""
+    done = subprocess.run(peer.version_command, capture_output=True, text=True, check=False)
+    return first_version(done.stdout + done.stderr)
+
+
+def first_version(text: str) -> str:
+    """The first thing in a text that looks like a version."""
+    found = re.search(r"\d+\.\d+(\.\d+)?", text)
+    return found[0] if found else "of unknown version"
+
+
+def enter_peer(
+    peer: Peer, parent: Path, stack: ExitStack, core: int | None
+) -> tuple[Entrant, Server | None]:
+    """A running peer, or why it does not run."""
+    say(f"{peer.name} {peer.version}: fetched now, unless it is there")
+    try:
+        home = peer_servers.fetch(peer, parent)
+        server = stack.enter_context(peer_servers.running(peer, home, core))
+    except (PeerMissing, ServerError) as problem:
+        say(f"{peer.name}: not run: {problem}")
+        return peer_entrant(peer, str(problem)), None
+    return peer_entrant(peer), server
+
+
+# --- turns ---------------------------------------------------------------------------------------
+
+
+class Ring:
+    """The servers that take turns; all but the one whose turn it is are stopped."""
+
+    def __init__(self, rig: Rig, echo: Echo, contestants: Sequence[Contestant]) -> None:
+        self._rig, self._echo, self._contestants = rig, echo, contestants
+
+    @contextmanager
+    def _turn_of(self, server: Server) -> Iterator[None]:
+        """Work that a server put off, such as compaction, must not fall into another's turn."""
+        others = [self._echo.server, *(one.server for one in self._contestants)]
+        pids = [pid for other in others if other != server for pid in other.process_ids()]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+
+    def learn(self) -> None:
+        """Load before anything is measured; whoever fails here fails in its rows too."""
+        for one in self._contestants:
+            with self._rig.step(f"{one.name}: load that is not measured"):
+                try:
+                    with self._turn_of(one.server):
+                        peer_load.steady(one, slices=LEARNING_SLICES)
+                except TROUBLE as problem:
+                    say(f"{one.name}: {problem}")
+
+    def measure(self, row: Row) -> Line:
+        """All turns of a row; each begins with another server, so that drift favours none."""
+        name, turns = row.name(self._rig), self._rig.plan.turns
+        turns = min(turns, row.turns_max or turns)
+        echo = Cell()
+        cells = {one.name: Cell() for one in self._contestants}
+        for turn in self._rig.turns(name, turns):
+            with self._turn_of(self._echo.server):
+                yardstick = peer_load.echo(self._echo, row.connections)
+            echo = with_slice(echo, yardstick, yardstick)
+            start = turn % len(self._contestants)
+            for one in [*self._contestants[start:], *self._contestants[:start]]:
+                if cells[one.name].problem is None:
+                    cells[one.name] = self._one_turn(row, one, cells[one.name], yardstick)
+                    say(f"{name}: {one.name} {progress(cells[one.name])}")
+        return Line(row.key, name, echo, cells)
+
+    def _one_turn(self, row: Row, one: Contestant, cell: Cell, yardstick: Slice) -> Cell:
+        try:
+            with self._turn_of(one.server):
+                return with_slice(cell, row.measure(one), yardstick)
+        except TROUBLE as problem:
+            return Cell(problem=str(problem) or type(problem).__name__)
+
+
+def with_slice(cell: Cell, found: Slice, yardstick: Slice) -> Cell:
+    """The cell with the figures of one more turn."""
+    return Cell(
+        ratios=[*cell.ratios, found.per_second / yardstick.per_second],
+        cpu_us=[*cell.cpu_us, found.cpu_us],
+        per_second=[*cell.per_second, found.per_second],
+        client_shares=[*cell.client_shares, found.client_share],
+        notes=[*cell.notes, found.note] if found.note else cell.notes,
+    )
+
+
+def progress(cell: Cell) -> str:
+    if cell.problem is not None:
+        return f"failed: {cell.problem}"
+    return f"{cell.per_second[-1]:,.0f}/s, {cell.ratios[-1]:.2f} x echo"
+
+
+# --- all of it -----------------------------------------------------------------------------------
+
+
+def compare(parent: Path, plan: Plan, rows: Sequence[Row], peers: Sequence[Peer]) -> Comparison:
+    """Starts everybody, takes all turns, stops everybody."""
+    load.build()
+    with tempfile.TemporaryDirectory(prefix="peers-", dir=parent) as name, ExitStack() as stack:
+        rig = rig_in(Path(name), plan, say)
+        echo = stack.enter_context(rig.echo())
+        ours = stack.enter_context(rig.node("data"))
+        theirs = [enter_peer(peer, parent / "peers", stack, rig.server_core) for peer in peers]
+        entered = [(our_entrant(), ours), *theirs]
+        contestants = [
+            Contestant(entrant.name, server, rig) for entrant, server in entered if server
+        ]
+        ring = Ring(rig, echo, contestants)
+        ring.learn()
+        lines = [ring.measure(row) for row in rows]
+        conditions = machine.describe(rig.directory)
+    return Comparison(
+        measured_at=datetime.now(UTC),
+        machine=conditions,
+        plan=plan,
+        entrants=[entrant for entrant, _ in entered],
+        lines=lines,
+    )
+
+
+def write(comparison: Comparison, json_file: Path, page: Path) -> None:
+    """The figures, the page and its picture."""
+    json_file.parent.mkdir(parents=True, exist_ok=True)
+    json_file.write_bytes(msgspec.json.format(msgspec.json.encode(comparison)))
+    page.mkdir(parents=True, exist_ok=True)
+    (page / "peers.md").write_text(peer_report.markdown(comparison, "peers.svg"))
+    (page / "peers.svg").write_text(peer_report.chart(comparison))
+
+
+# --- the command line ----------------------------------------------------------------------------
+
+
+def parse_arguments(arguments: Sequence[str] | None, peers: Sequence[Peer]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench.peers", description="a node beside its peers")
+    names = [peer.name.lower() for peer in peers]
+    keys = [row.key for row in ROWS]
+    parser.add_argument("--short", action="store_true", help="tiny sizes: does it still work?")
+    parser.add_argument("--only", type=some_of(names), metavar="PEERS", help=f"of {names}")
+    parser.add_argument("--rows", type=some_of(keys), metavar="ROWS", help=f"of {keys}")
+    parser.add_argument("--seconds", type=float, help="of a turn")
+    parser.add_argument("--data-under", type=Path, default=ROOT / "build", metavar="DIRECTORY")
+    parser.add_argument("--json", type=Path, default=ROOT / "build" / "peers.json", metavar="FILE")
+    parser.add_argument("--page", type=Path, metavar="DIRECTORY", help="of peers.md and peers.svg")
+    return parser.parse_args(arguments)
+
+
+def some_of(known: Sequence[str]) -> Callable[[str], list[str]]:
+    """A reader of names between commas."""
+
+    def read(text: str) -> list[str]:
+        names = [name for name in text.split(",") if name]
+        for name in names:
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"{name} is none of {', '.join(known)}")
+        return names
+
+    return read
+
+
+def interrupt(_number: int, _frame: object) -> None:
+    """A request to end unwinds like Ctrl-C, so that nothing that was started is left behind."""
+    raise KeyboardInterrupt
+
+
+def main(
+    arguments: Sequence[str] | None = None,
+    *,
+    peers: Sequence[Peer] = PEERS,
+    plan: Plan | None = None,
+) -> int:
+    """Measures, prints, writes."""
+    chosen = parse_arguments(arguments, peers)
+    plan = plan or (SHORT if chosen.short else FULL)
+    if chosen.seconds is not None:
+        plan = msgspec.structs.replace(plan, slice_seconds=chosen.seconds)
+    if chosen.only is not None:
+        peers = [peer for peer in peers if peer.name.lower() in chosen.only]
+    rows = [row for row in ROWS if chosen.rows is None or row.key in chosen.rows]
+    is_whole = not chosen.short and chosen.only is None and chosen.rows is None
+    chosen.data_under.mkdir(parents=True, exist_ok=True)
+    filesystem = machine.describe(chosen.data_under).filesystem
+    if filesystem in machine.MEMORY_FILESYSTEMS and not chosen.short:
+        say(f"bench: {chosen.data_under} is on {filesystem}: choose a disk with --data-under")
+        return 2
+    try:
+        comparison = compare(chosen.data_under, plan, rows, peers)
+    except (LoadError, ServerError) as problem:
+        say(f"bench: {problem}")
+        return 2
+    print(*comparison.machine.lines(), "", peer_report.render(comparison), sep="\n")
+    write(comparison, chosen.json, chosen.page or (PAGE if is_whole else chosen.json.parent))
+    return 0
+
+
+if __name__ == "__main__":
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
