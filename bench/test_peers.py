@@ -46,7 +46,7 @@ def test_a_range_of_versions_is_not_a_pin() -> None:
 
 
 def test_a_go_version_is_that_of_the_whole_module_name() -> None:
-    module = "require (\n\tx.org/a/b v2.0.0\n\tx.org/a v1.0.0\n)"
+    module = "require (\n\ty.org/x.org/a v4.0.0\n\tx.org/a/b v2.0.0\n\tx.org/a v1.0.0\n)"
     assert peer_servers.go_version(module, "x.org/a") == "1.0.0"
     assert peer_servers.go_version("require x.org/a v3.0.1", "x.org/a") == "3.0.1"
 
@@ -71,6 +71,12 @@ def test_a_peer_is_fetched_once_for_each_pin(tmp_path: Path) -> None:
         home = peer_servers.fetch(shell_peer(script), tmp_path)
     assert (home / "said").read_text() == "a\nb\n"
     assert (home / "goaws.yaml").exists()
+
+
+def test_a_changed_file_makes_another_pin() -> None:
+    peer = shell_peer(":")
+    other = msgspec.structs.replace(peer, files=("go.mod",))
+    assert peer.digest() != other.digest()
 
 
 def test_a_failed_fetch_says_why_and_is_tried_again(tmp_path: Path) -> None:
