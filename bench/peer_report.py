@@ -178,8 +178,9 @@ def method(comparison: Comparison) -> list[str]:
         "64 and 256 are connections; drains are by 16 consumers that receive ten and delete them "
         "in a batch; the steady state is 16 producers and 16 such consumers, counted in messages "
         "that were sent, received and deleted; a FIFO send is by 64 connections",
-        f"turns of {plan.slice_seconds:g} s or more: echo, then each server; a ratio within the "
-        "turn, the median over the turns; a new queue for each; the longest drain once",
+        f"turns of {plan.slice_seconds:g} s or more, with echo before and after each server; a "
+        "ratio within the turn, the median over the turns; a new queue for each; the longest drain "
+        "once",
         "200-byte bodies, JSON protocol, keep-alive connections with one request under way each; "
         "the same requests for all",
         "some servers compile as they run, so all had load before anything was measured",

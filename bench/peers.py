@@ -79,7 +79,9 @@ def tool_version(peer: Peer) -> str:
     """The version of what it runs on, unless that is pinned with the peer."""
     if not peer.version_command:
         return ""
-    done = subprocess.run(peer.version_command, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        peer.version_command, capture_output=True, text=True, timeout=30, check=False
+    )
     return first_version(done.stdout + done.stderr)
 
 
@@ -136,34 +138,46 @@ class Ring:
                     say(f"{one.name}: {problem}")
 
     def measure(self, row: Row) -> Line:
-        """All turns of a row; each begins with another server, so that drift favours none."""
+        """All turns of a row; each begins with another server, so that drift favours none. A server
+        is judged by the echo server just before it and just after it.
+        """
         name, turns = row.name(self._rig), self._rig.plan.turns
-        turns = min(turns, row.turns_max or turns)
         echo = Cell()
         cells = {one.name: Cell() for one in self._contestants}
-        for turn in self._rig.turns(name, turns):
-            with self._turn_of(self._echo.server):
-                yardstick = peer_load.echo(self._echo, row.connections)
-            echo = with_slice(echo, yardstick, yardstick)
+        for turn in self._rig.turns(name, min(turns, row.turns_max or turns)):
             start = turn % len(self._contestants)
+            before = self._yardstick(row)
             for one in [*self._contestants[start:], *self._contestants[:start]]:
-                if cells[one.name].problem is None:
-                    cells[one.name] = self._one_turn(row, one, cells[one.name], yardstick)
-                    say(f"{name}: {one.name} {progress(cells[one.name])}")
+                if cells[one.name].problem is not None:
+                    continue
+                found = self._attempt(row, one)
+                after = self._yardstick(row)
+                echo_rate = (before.per_second + after.per_second) / 2
+                cells[one.name] = with_outcome(cells[one.name], found, echo_rate)
+                echo = with_outcome(echo, after, echo_rate)
+                say(f"{name}: {one.name} {progress(cells[one.name])}")
+                before = after
         return Line(row.key, name, echo, cells)
 
-    def _one_turn(self, row: Row, one: Contestant, cell: Cell, yardstick: Slice) -> Cell:
+    def _yardstick(self, row: Row) -> Slice:
+        with self._turn_of(self._echo.server):
+            return peer_load.echo(self._echo, row.connections)
+
+    def _attempt(self, row: Row, one: Contestant) -> Slice | str:
+        """A slice, or what went wrong."""
         try:
             with self._turn_of(one.server):
-                return with_slice(cell, row.measure(one), yardstick)
+                return row.measure(one)
         except TROUBLE as problem:
-            return Cell(problem=str(problem) or type(problem).__name__)
+            return str(problem) or type(problem).__name__
 
 
-def with_slice(cell: Cell, found: Slice, yardstick: Slice) -> Cell:
-    """The cell with the figures of one more turn."""
+def with_outcome(cell: Cell, found: Slice | str, echo_rate: float) -> Cell:
+    """The cell with the figures of one more turn; one failure is enough for none."""
+    if isinstance(found, str):
+        return Cell(problem=found)
     return Cell(
-        ratios=[*cell.ratios, found.per_second / yardstick.per_second],
+        ratios=[*cell.ratios, found.per_second / echo_rate],
         cpu_us=[*cell.cpu_us, found.cpu_us],
         per_second=[*cell.per_second, found.per_second],
         client_shares=[*cell.client_shares, found.client_share],
