@@ -104,7 +104,7 @@ bench-cluster: $(VENV)/.dev ## three nodes on one machine: replicated sends, for
 
 .PHONY: bench-peers
 bench-peers: $(VENV)/.dev ## the same load on ElasticMQ, fauxqs and goaws (Java and Maven, npm, Go where installed)
-	$(BIN)/python -m bench.peers
+	$(BIN)/python -m bench.peers $(ARGS)
 
 bench-storage: $(VENV)/.dev ## disk space and latency after many messages, purge beside load, engine options
 	$(BIN)/python -m bench.storage

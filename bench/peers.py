@@ -25,8 +25,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import load, machine, peer_load, peer_report, peer_servers
-from bench.load import LoadError
+from bench import load, machine, peer_load, peer_report, peer_servers, program
 from bench.peer_load import ROWS, Contestant, Row, Slice
 from bench.peer_report import Cell, Comparison, Entrant, Line
 from bench.peer_servers import PEERS, Peer, PeerMissing
@@ -40,7 +39,7 @@ SHORT = Plan(turns=1, slice_seconds=0.2, warmup_seconds=0.05, scale=0.01)
 # Compilers that learn while a program runs get so many slices before anything is measured.
 LEARNING_SLICES = 7
 # What goes wrong with one server and leaves the others measurable.
-TROUBLE = (LoadError, ServerError, OSError, HTTPException, subprocess.TimeoutExpired)
+TROUBLE = (*program.PROBLEMS, HTTPException)
 
 
 def say(text: str) -> None:
@@ -221,8 +220,7 @@ def compare(parent: Path, plan: Plan, rows: Sequence[Row], peers: Sequence[Peer]
 
 def write(comparison: Comparison, json_file: Path, page: Path) -> None:
     """The figures, the page and its picture."""
-    json_file.parent.mkdir(parents=True, exist_ok=True)
-    json_file.write_bytes(msgspec.json.format(msgspec.json.encode(comparison)))
+    program.write(json_file, comparison)
     page.mkdir(parents=True, exist_ok=True)
     (page / "peers.md").write_text(peer_report.markdown(comparison, "peers.svg"))
     (page / "peers.svg").write_text(peer_report.chart(comparison))
@@ -232,15 +230,12 @@ def write(comparison: Comparison, json_file: Path, page: Path) -> None:
 
 
 def parse_arguments(arguments: Sequence[str] | None, peers: Sequence[Peer]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench.peers", description="a node beside its peers")
+    parser = program.options("peers", "a node beside its peers")
     names = [peer.name.lower() for peer in peers]
     keys = [row.key for row in ROWS]
-    parser.add_argument("--short", action="store_true", help="tiny sizes: does it still work?")
     parser.add_argument("--only", type=some_of(names), metavar="PEERS", help=f"of {names}")
     parser.add_argument("--rows", type=some_of(keys), metavar="ROWS", help=f"of {keys}")
     parser.add_argument("--seconds", type=float, help="of a turn")
-    parser.add_argument("--data-under", type=Path, default=ROOT / "build", metavar="DIRECTORY")
-    parser.add_argument("--json", type=Path, default=ROOT / "build" / "peers.json", metavar="FILE")
     parser.add_argument("--page", type=Path, metavar="DIRECTORY", help="of peers.md and peers.svg")
     return parser.parse_args(arguments)
 
@@ -278,16 +273,10 @@ def main(
         peers = [peer for peer in peers if peer.name.lower() in chosen.only]
     rows = [row for row in ROWS if chosen.rows is None or row.key in chosen.rows]
     is_whole = not chosen.short and chosen.only is None and chosen.rows is None
-    chosen.data_under.mkdir(parents=True, exist_ok=True)
-    filesystem = machine.describe(chosen.data_under).filesystem
-    if filesystem in machine.MEMORY_FILESYSTEMS and not chosen.short:
-        say(f"bench: {chosen.data_under} is on {filesystem}: choose a disk with --data-under")
-        return 2
     try:
-        comparison = compare(chosen.data_under, plan, rows, peers)
-    except (LoadError, ServerError) as problem:
-        say(f"bench: {problem}")
-        return 2
+        comparison = compare(program.data_directory(chosen), plan, rows, peers)
+    except program.PROBLEMS as problem:
+        return program.refuse(str(problem))
     print(*comparison.machine.lines(), "", peer_report.render(comparison), sep="\n")
     write(comparison, chosen.json, chosen.page or (PAGE if is_whole else chosen.json.parent))
     return 0
