@@ -36,7 +36,7 @@ OURS = "fastnode"
 PAGE = ROOT / "docs" / "performance"
 FULL = Plan(turns=3, warmup_seconds=0.4)
 SHORT = Plan(turns=1, slice_seconds=0.2, warmup_seconds=0.05, scale=0.01)
-# Compilers that learn while a program runs get so many slices before anything is measured.
+# Compilers that learn while a program runs get so many slices for each turn, before the first one.
 LEARNING_SLICES = 7
 # What goes wrong with one server and leaves the others measurable.
 TROUBLE = (*program.PROBLEMS, HTTPException)
@@ -128,11 +128,12 @@ class Ring:
 
     def learn(self) -> None:
         """Load before anything is measured; whoever fails here fails in its rows too."""
+        slices = LEARNING_SLICES * self._rig.plan.turns
         for one in self._contestants:
             with self._rig.step(f"{one.name}: load that is not measured"):
                 try:
                     with self._turn_of(one.server):
-                        peer_load.steady(one, slices=LEARNING_SLICES)
+                        peer_load.steady(one, slices=slices)
                 except TROUBLE as problem:
                     say(f"{one.name}: {problem}")
 
