@@ -102,6 +102,10 @@ bench-scale: $(VENV)/.dev ## 10,000 idle long polls; pages of ListQueues with 10
 bench-cluster: $(VENV)/.dev ## three nodes on one machine: replicated sends, forwarding, idle groups, snapshots, failover
 	$(BIN)/python -m bench.cluster
 
+.PHONY: bench-peers
+bench-peers: $(VENV)/.dev ## the same load on ElasticMQ, fauxqs and goaws (Java and Maven, npm, Go where installed)
+	$(BIN)/python -m bench.peers $(ARGS)
+
 bench-storage: $(VENV)/.dev ## disk space and latency after many messages, purge beside load, engine options
 	$(BIN)/python -m bench.storage
 

@@ -191,10 +191,10 @@ impl Consume {
             return;
         }
         if step == DELETE {
-            counts.deleted += deleted_count(answer.body);
+            counts.deleted += deleted_count(&answer.body);
             return;
         }
-        let received = write_entries(answer.body, &mut self.entries);
+        let received = write_entries(&answer.body, &mut self.entries);
         counts.received += received;
         if received == 0 {
             counts.receives_empty += 1;
@@ -273,7 +273,7 @@ mod tests {
     fn ok(body: &[u8]) -> Answer<'_> {
         Answer {
             status: 200,
-            body,
+            body: body.into(),
             length: 0,
         }
     }

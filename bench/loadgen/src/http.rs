@@ -1,7 +1,9 @@
 //! HTTP/1.1 as far as a load generator needs it: bytes in, one framed request or answer out.
 //!
-//! Only `Content-Length` framing; a chunked or unframed answer is an error, since guessing its end
-//! would count wrong.
+//! Requests are framed by `Content-Length`, answers by that or by chunks; an unframed answer is an
+//! error, since guessing its end would count wrong.
+
+use std::borrow::Cow;
 
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -10,7 +12,7 @@ const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 #[derive(Debug, PartialEq, Eq)]
 pub struct Answer<'a> {
     pub status: u16,
-    pub body: &'a [u8],
+    pub body: Cow<'a, [u8]>,
     pub length: usize,
 }
 
@@ -21,16 +23,44 @@ pub fn parse_answer(bytes: &[u8]) -> Result<Option<Answer<'_>>, &'static str> {
     };
     let head = &bytes[..head_length];
     let status = status(head).ok_or("an answer that does not begin with HTTP/1.x and a status")?;
-    let body_length = content_length(head)?.ok_or("an answer without Content-Length")?;
-    let length = head_length + body_length;
-    if bytes.len() < length {
-        return Ok(None);
-    }
-    Ok(Some(Answer {
+    let rest = &bytes[head_length..];
+    let framed = match content_length(head)? {
+        Some(length) => rest.get(..length).map(|body| (Cow::Borrowed(body), length)),
+        None if is_chunked(head) => join_chunks(rest)?.map(|(body, length)| (body.into(), length)),
+        None => return Err("an answer with neither Content-Length nor chunks"),
+    };
+    Ok(framed.map(|(body, length)| Answer {
         status,
-        body: &bytes[head_length..length],
-        length,
+        body,
+        length: head_length + length,
     }))
+}
+
+/// The joined chunks and the length of what held them; trailers are refused like anything unusual.
+fn join_chunks(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, &'static str> {
+    let mut body = Vec::new();
+    let mut rest = bytes;
+    loop {
+        let Some(line) = find(rest, b"\r\n") else {
+            return Ok(None);
+        };
+        let size = std::str::from_utf8(&rest[..line])
+            .ok()
+            .and_then(|digits| usize::from_str_radix(digits, 16).ok())
+            .filter(|size| body.len() + size <= BODY_BYTES_MAX)
+            .ok_or("a chunk without a size, or chunks of more than 4 MiB")?;
+        let Some(chunk) = rest[line + 2..].get(..size + 2) else {
+            return Ok(None);
+        };
+        if !chunk.ends_with(b"\r\n") {
+            return Err("a chunk longer than its size, or a trailer");
+        }
+        body.extend_from_slice(&chunk[..size]);
+        rest = &rest[line + 2 + chunk.len()..];
+        if size == 0 {
+            return Ok(Some((body, bytes.len() - rest.len())));
+        }
+    }
 }
 
 /// The requests of a file in which raw requests follow each other without separator.
@@ -101,6 +131,12 @@ fn content_length(head: &[u8]) -> Result<Option<usize>, &'static str> {
     }
 }
 
+fn is_chunked(head: &[u8]) -> bool {
+    lines(head)
+        .find_map(|line| header_value(line, b"transfer-encoding"))
+        .is_some_and(|value| value.trim_ascii().eq_ignore_ascii_case(b"chunked"))
+}
+
 /// The lines of a head, without their ends.
 pub fn lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     head.split(|byte| *byte == b'\n')
@@ -131,14 +167,40 @@ mod tests {
         let more = [ANSWER, b"HTTP/1.1 4"].concat();
         let answer = parse_answer(&more).unwrap().unwrap();
         assert_eq!(
-            (answer.status, answer.body, answer.length),
+            (answer.status, &*answer.body, answer.length),
             (200, &b"hello"[..], ANSWER.len())
         );
     }
 
     #[test]
+    fn chunks_are_joined_when_the_last_one_is_there() {
+        let whole =
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n";
+        for cut in 0..whole.len() {
+            assert_eq!(parse_answer(&whole[..cut]), Ok(None), "{cut}");
+        }
+        let more = [whole, &b"HTTP/1.1 4"[..]].concat();
+        let answer = parse_answer(&more).unwrap().unwrap();
+        assert_eq!((&*answer.body, answer.length), (&b"hello"[..], whole.len()));
+    }
+
+    #[test]
+    fn chunks_that_lie_about_their_size_are_errors() {
+        for chunks in [
+            "x\r\n",
+            "-1\r\n",
+            "1\r\nabc",
+            "0\r\nA: trailer\r\n",
+            "400001\r\n",
+        ] {
+            let answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
+            assert!(parse_answer(answer.as_bytes()).is_err(), "{chunks}");
+        }
+    }
+
+    #[test]
     fn unframed_and_foreign_answers_are_errors() {
-        assert!(parse_answer(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").is_err());
+        assert!(parse_answer(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").is_err());
         assert!(parse_answer(b"SSH-2.0\r\nContent-Length: 0\r\n\r\n").is_err());
         assert!(parse_answer(b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n").is_err());
         assert!(parse_answer(&[b'a'; 16 * 1024]).is_err());
