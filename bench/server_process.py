@@ -19,6 +19,8 @@ from typing import IO
 
 import msgspec
 
+from bench import sqs_requests
+
 READY_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 15.0
 HTTP_SECONDS_MAX = 10.0
@@ -69,16 +71,30 @@ def echo_server(core: int | None) -> Iterator[Server]:
 
 @contextmanager
 def node(
-    data_directory: Path, core: int | None, command: Sequence[str] = NODE_COMMAND
+    data_directory: Path, core: int | None, command: Sequence[str] = NODE_COMMAND, *flags: str
 ) -> Iterator[Server]:
-    """A real durable node on free ports; `command` is what stands before `run`."""
-    arguments = ["--data-dir", str(data_directory)]
+    """A real durable node on free ports; `command` is what stands before `run`. It believes who a
+    request says to be from.
+    """
+    arguments = ["--data-dir", str(data_directory), *flags]
     arguments += ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--raft", "127.0.0.1:0"]
     with started([*command, "run", *arguments], core) as (process, line, seconds):
         match = READY_LINE.match(line)
         if match is None:
             raise ServerError(f"not a ready line: {line!r}")
         yield Server(process.pid, match[1], match[2], seconds)
+
+
+@contextmanager
+def verifying_node(
+    data_directory: Path, core: int | None, command: Sequence[str] = NODE_COMMAND, *flags: str
+) -> Iterator[Server]:
+    """Such a node that verifies the signature of each request."""
+    file = data_directory.with_suffix(".credentials")
+    file.touch(mode=0o600)
+    file.write_text(sqs_requests.credentials())
+    with node(data_directory, core, command, "--credentials", str(file), *flags) as server:
+        yield server
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Raw HTTP requests as botocore sends them, signed beforehand; pure: the time is an argument.
 
-A signature is good for 15 minutes, longer than any run, so the load generator repeats these bytes;
-it gives each request that has an invocation id one of its own, which no signature covers.
+A signature is good for 15 minutes, so the load generator repeats these bytes for a while; it gives
+each request that has an invocation id one of its own, which no signature covers. The batch deletes
+that it fills in it also signs, with the key that their file tells it.
 """
 
 import hashlib
@@ -10,8 +11,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 
 SERVICE = "sqs"
+ACCESS_KEY, SECRET_KEY = "AKIDEXAMPLE", "benchmark-secret"
 SIGNED_HEADERS = ("content-type", "host", "x-amz-date", "x-amz-target")
 USER_AGENT = (
     "Boto3/1.44.0 md/Botocore#1.44.0 ua/2.1 os/linux#6.8.0 md/arch#x86_64 lang/python#3.12.3 "
@@ -26,8 +29,8 @@ class Signer:
     host: str
     signed_at: datetime
     region: str = "us-east-1"
-    access_key: str = "AKIDEXAMPLE"
-    secret_key: str = "benchmark-secret"
+    access_key: str = ACCESS_KEY
+    secret_key: str = SECRET_KEY
 
     def request(
         self, action: str, members: Mapping[str, object], serial: int | None = None
@@ -57,19 +60,32 @@ class Signer:
         listed = "".join(f"{name}:{lowered[name]}\n" for name in SIGNED_HEADERS)
         names = ";".join(SIGNED_HEADERS)
         canonical = f"POST\n/\n\n{listed}\n{names}\n{hashlib.sha256(body).hexdigest()}"
-        scope = f"{self.signed_at:%Y%m%d}/{self.region}/{SERVICE}/aws4_request"
+        scope = self.scope()
         digest = hashlib.sha256(canonical.encode()).hexdigest()
         to_sign = f"AWS4-HMAC-SHA256\n{lowered['x-amz-date']}\n{scope}\n{digest}"
-        signature = hmac.new(self.signing_key(scope), to_sign.encode(), hashlib.sha256).hexdigest()
+        key = signing_key(self.secret_key, scope)
+        signature = hmac.digest(key, to_sign.encode(), "sha256").hex()
         credential = f"Credential={self.access_key}/{scope}"
         return f"AWS4-HMAC-SHA256 {credential}, SignedHeaders={names}, Signature={signature}"
 
-    def signing_key(self, scope: str) -> bytes:
-        """The key of one day, region and service."""
-        key = f"AWS4{self.secret_key}".encode()
-        for part in scope.split("/"):
-            key = hmac.new(key, part.encode(), hashlib.sha256).digest()
-        return key
+    def scope(self) -> str:
+        """What the signatures are good for besides their time: a day, region and service."""
+        return f"{self.signed_at:%Y%m%d}/{self.region}/{SERVICE}/aws4_request"
+
+
+@lru_cache
+def signing_key(secret_key: str, scope: str) -> bytes:
+    """The key of one day, region and service."""
+    key = f"AWS4{secret_key}".encode()
+    for part in scope.split("/"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    return key
+
+
+def credentials() -> str:
+    """The credentials file of a node that believes these signatures."""
+    key = {"access_key_id": ACCESS_KEY, "secret_access_key": SECRET_KEY}
+    return json.dumps({"credentials": [key]})
 
 
 def message_body(serial: int, length: int = 200) -> str:
@@ -107,9 +123,8 @@ def batch_sends(signer: Signer, queue_url: str, *, count: int) -> bytes:
 
 
 def consumer_script(signer: Signer, queue_url: str, *, wait_seconds: int = 0) -> bytes:
-    """A consumer's file: a receive of ten, and the batch delete whose entries the load fills in.
-
-    The delete's signature covers the empty list, so this file suits a node that does not verify.
+    """A consumer's file: a receive of ten, and the batch delete that the load generator fills in
+    and signs, for which it is told the key.
     """
     receive = {
         "QueueUrl": queue_url,
@@ -117,5 +132,8 @@ def consumer_script(signer: Signer, queue_url: str, *, wait_seconds: int = 0) ->
         "WaitTimeSeconds": wait_seconds,
     }
     delete = {"QueueUrl": queue_url, "Entries": []}
+    key = signing_key(signer.secret_key, signer.scope()).hex()
+    marked = f"\r\nX-Loadgen-Signing-Key: {key}\r\nHost: ".encode()
     first = signer.request("ReceiveMessage", receive, 0)
-    return first + signer.request("DeleteMessageBatch", delete, 1)
+    second = signer.request("DeleteMessageBatch", delete, 1)
+    return first + second.replace(b"\r\nHost: ", marked, 1)

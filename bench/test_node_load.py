@@ -31,7 +31,7 @@ def echo() -> Iterator[Server]:
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Server]:
-    with server_process.node(tmp_path / "data", core=None) as server:
+    with server_process.verifying_node(tmp_path / "data", core=None) as server:
         yield server
 
 
@@ -108,6 +108,29 @@ def test_a_consumer_receives_and_deletes_what_was_sent(node: Server, tmp_path: P
     (group,) = outcome.groups
     assert group.messages_received == group.messages_deleted == 95
     assert [step.name for step in group.steps] == ["receive", "delete"]
+
+
+def test_a_consumer_that_runs_out_of_requests_still_deletes_what_it_holds(
+    node: Server, tmp_path: Path
+) -> None:
+    single, _ = node_load.write_requests(node, tmp_path)
+    load.run(Load(node.address, 20, cycles=[(4, single)], count=95)).check()
+    script = tmp_path / "consumer.http"
+    url = f"http://{node.address}/000000000000/bench"
+    script.write_bytes(sqs_requests.consumer_script(signer(node), url))
+    outcome = load.run(Load(node.address, 20, consumers=[(3, script)], count=3))
+    (group,) = outcome.groups
+    assert group.messages_received == group.messages_deleted >= 3
+
+
+def test_a_request_that_was_changed_after_it_was_signed_is_refused(
+    node: Server, tmp_path: Path
+) -> None:
+    single, _ = node_load.write_requests(node, tmp_path)
+    single.write_bytes(single.read_bytes().replace(b"message 0", b"message 1"))
+    outcome = load.run(Load(node.address, 20, cycles=[(1, single)], count=1))
+    with pytest.raises(LoadError, match="InvalidSignature"):
+        outcome.check()
 
 
 def test_an_answer_other_than_200_is_reported(node: Server, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use crate::http;
 use crate::options::Kind;
+use crate::signing::Signing;
 
 /// The empty list that receipt handles go into, as Python's and as compact JSON writers spell it.
 const ENTRIES_MARKS: [&[u8]; 2] = [b"\"Entries\": []", b"\"Entries\":[]"];
@@ -86,6 +87,12 @@ impl Flow {
         }
     }
 
+    /// Whether the next request is one that must follow: what was received is always deleted, or it
+    /// would come back to a later run.
+    pub fn must_send(&self) -> bool {
+        matches!(self, Flow::Consume(consume) if !consume.entries.is_empty())
+    }
+
     /// Appends the next request to `out`, or says that this connection has nothing more to send.
     pub fn send(&mut self, out: &mut Vec<u8>) -> Option<Step> {
         match self {
@@ -118,6 +125,7 @@ impl Cycle {
 pub struct Script {
     receive: Vec<u8>,
     delete_head: Vec<u8>,
+    delete_signing: Option<Signing>,
     delete_before: Vec<u8>,
     delete_after: Vec<u8>,
 }
@@ -127,7 +135,8 @@ impl Script {
         let [receive, delete] = requests else {
             return Err("a consumer's file holds two requests: a receive and a batch delete");
         };
-        let (delete_head, body) = http::open_request(delete)?;
+        let (mut delete_head, body) = http::open_request(delete)?;
+        let delete_signing = Signing::take(&mut delete_head)?;
         let inside = ENTRIES_MARKS
             .iter()
             .find_map(|mark| http::find(body, mark).map(|start| start + mark.len() - 1))
@@ -135,6 +144,7 @@ impl Script {
         Ok(Self {
             receive: receive.clone(),
             delete_head,
+            delete_signing,
             delete_before: body[..inside].to_vec(),
             delete_after: body[inside..].to_vec(),
         })
@@ -142,11 +152,16 @@ impl Script {
 
     fn write_delete(&self, entries: &[u8], out: &mut Vec<u8>) {
         let length = self.delete_before.len() + entries.len() + self.delete_after.len();
+        let start = out.len();
         out.extend_from_slice(&self.delete_head);
         out.extend_from_slice(format!("Content-Length: {length}\r\n\r\n").as_bytes());
+        let body = out.len() - start;
         out.extend_from_slice(&self.delete_before);
         out.extend_from_slice(entries);
         out.extend_from_slice(&self.delete_after);
+        if let Some(signing) = &self.delete_signing {
+            signing.sign(&mut out[start..], body);
+        }
     }
 }
 
@@ -279,7 +294,9 @@ mod tests {
             {"ReceiptHandle" : "b2"}]}"#;
         flow.answered(RECEIVE, &ok(body), &mut counts);
         let mut out = Vec::new();
+        assert!(flow.must_send());
         assert_eq!(flow.send(&mut out), Some(DELETE));
+        assert!(!flow.must_send());
         let sent = http::split_requests(&out).unwrap();
         assert_eq!(sent.len(), 1);
         let wanted = br#"{"QueueUrl":1,"Entries": [{"Id":"0","ReceiptHandle":"a\"1"},{"Id":"1","ReceiptHandle":"b2"}] }"#;

@@ -101,13 +101,15 @@ fn content_length(head: &[u8]) -> Result<Option<usize>, &'static str> {
     }
 }
 
-fn lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// The lines of a head, without their ends.
+pub fn lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     head.split(|byte| *byte == b'\n')
         .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
         .filter(|line| !line.is_empty())
 }
 
-fn header_value<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+/// The value, if this line is a header of that name.
+pub fn header_value<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     if line.len() > name.len() && line[name.len()] == b':' {
         let (found, value) = line.split_at(name.len());
         return found.eq_ignore_ascii_case(name).then(|| &value[1..]);

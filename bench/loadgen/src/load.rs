@@ -291,14 +291,16 @@ impl Load {
     fn refill(&mut self, connection: &mut Connection) {
         let now = Instant::now();
         let depth = connection.flow.depth(self.depth);
-        while connection.under_way.len() < depth && self.budget > 0 && now < self.closes {
+        while connection.under_way.len() < depth
+            && (connection.flow.must_send() || self.budget > 0 && now < self.closes)
+        {
             let start = connection.outbound.len();
             let Some(step) = connection.flow.send(&mut connection.outbound) else {
                 break;
             };
             self.identities.renew(&mut connection.outbound[start..]);
             connection.under_way.push_back((step, now));
-            self.budget -= 1;
+            self.budget = self.budget.saturating_sub(1);
             self.outstanding += 1;
             self.outcome.sent += 1;
         }

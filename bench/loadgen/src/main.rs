@@ -2,7 +2,7 @@
 //!
 //! `options` says what to do, `load` does it over sockets (`system` holds the system calls),
 //! `flow` decides what a connection sends next, `identity` makes each request a call of its own,
-//! `http` and `histogram` are pure, `report` prints.
+//! `signing` (over `sha256`) signs what is filled in, `http` and `histogram` are pure, `report` prints.
 //! Exit codes: 0 the load ran, 1 it could not run, 2 the options make no sense.
 
 mod flow;
@@ -12,6 +12,8 @@ mod identity;
 mod load;
 mod options;
 mod report;
+mod sha256;
+mod signing;
 mod system;
 
 use std::process::ExitCode;
