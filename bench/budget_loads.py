@@ -4,20 +4,23 @@ A load is made anew for every run, because a FIFO send that is repeated is a dup
 needs a full queue.
 """
 
-import sys
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
-from bench import fifo, machine, node_load, server_process
+from bench import load, machine, node_load, server_process, sqs_requests
 from bench.cluster_nodes import three_nodes, write_sends
 from bench.load import Load, Outcome
+from bench.server_process import Server
 from bench.sqs_requests import Signer
 
 ACCOUNT = "000000000000"
-GROUPS = 8
+RAFT_GROUPS = 8
+MESSAGE_GROUPS = 1_000
 CONSUMERS = 16
 DRAIN_SECONDS_MAX = 120.0
 # A drain of ten messages per receive takes about as long as sending one for each.
@@ -62,52 +65,51 @@ def pairs(outcome: Outcome) -> float:
 
 
 @contextmanager
+def one_node(plan: Plan) -> Iterator[Server]:
+    """A node of that checkout, whose extensions are built; it verifies every request."""
+    command = ("env", "-C", str(plan.tree), *server_process.NODE_COMMAND)
+    core, _ = machine.choose_cores()
+    with server_process.verifying_node(plan.directory / "data", core, command) as node:
+        yield node
+
+
+@contextmanager
 def sending(plan: Plan, *, is_batch: bool) -> Iterator[Running]:
-    """Signed sends to one queue of a node that verifies them."""
-    server_core, load_core = machine.choose_cores()
-    command = node_command(plan.tree, credentials=write_credentials(plan.directory))
-    with server_process.node(plan.directory / "data", server_core, command) as node:
+    """Sends to one queue."""
+    with one_node(plan) as node:
         single, batch = node_load.write_requests(node, plan.directory)
-        load = Load(
-            node.address,
-            plan.seconds,
-            [(plan.connections, batch if is_batch else single)],
-            core=load_core,
-        )
-        yield Running(node.process_ids(), plan.connections, lambda: load, answers)
+        cycles = [(plan.connections, batch if is_batch else single)]
+        bounds = Load(node.address, plan.seconds, cycles, core=machine.choose_cores()[1])
+        yield Running(node.process_ids(), plan.connections, lambda: bounds, answers)
 
 
-@contextmanager
-def send(plan: Plan) -> Iterator[Running]:
+def send(plan: Plan) -> AbstractContextManager[Running]:
     """SendMessage."""
-    with sending(plan, is_batch=False) as running:
-        yield running
+    return sending(plan, is_batch=False)
 
 
-@contextmanager
-def batch(plan: Plan) -> Iterator[Running]:
+def batch(plan: Plan) -> AbstractContextManager[Running]:
     """SendMessageBatch of ten."""
-    with sending(plan, is_batch=True) as running:
-        yield running
+    return sending(plan, is_batch=True)
 
 
 @contextmanager
 def receive(plan: Plan) -> Iterator[Running]:
-    """Receive and delete by tens until the queue is empty. Entries of a delete are known only when
-    they are sent, so nothing can be signed beforehand and the node verifies nothing.
-    """
-    server_core, load_core = machine.choose_cores()
-    command = node_command(plan.tree)
-    with server_process.node(plan.directory / "data", server_core, command) as node:
-        lane = fifo.Lane(node, plan.directory, fifo.Plan(), is_fifo=False)
+    """Receive and delete by tens until the queue is empty."""
+    with one_node(plan) as node:
+        _, batches = node_load.write_requests(node, plan.directory)
+        script = plan.directory / "consumer.http"
+        url = f"http://{node.address}/{ACCOUNT}/bench"
+        script.write_bytes(sqs_requests.consumer_script(signer_of(node), url))
 
         def next_load() -> Load:
-            lane.fill(load_core, messages=max(1_000, int(DRAINED_PER_SECOND * plan.seconds)))
+            count = max(100, int(DRAINED_PER_SECOND * plan.seconds / 10))
+            load.run(Load(node.address, DRAIN_SECONDS_MAX, [(64, batches)], count=count)).check()
             return Load(
                 node.address,
                 DRAIN_SECONDS_MAX,
-                consumers=[(CONSUMERS, lane.consumer)],
-                core=load_core,
+                consumers=[(CONSUMERS, script)],
+                core=machine.choose_cores()[1],
                 stop_empty=3,
             )
 
@@ -116,32 +118,56 @@ def receive(plan: Plan) -> Iterator[Running]:
 
 @contextmanager
 def fifo_send(plan: Plan) -> Iterator[Running]:
-    """SendMessage to 1,000 message groups of one FIFO queue. Every send has an id of its own, which
-    is filled into a signed request, so the node verifies nothing.
-    """
-    server_core, load_core = machine.choose_cores()
-    command = node_command(plan.tree)
-    with server_process.node(plan.directory / "data", server_core, command) as node:
-        sends = max(10, int(FIFO_SENDS_PER_SECOND * plan.seconds))
-        sized = fifo.Plan(connections=plan.connections, sends_per_connection=sends)
-        lane = fifo.Lane(node, plan.directory, sized, is_fifo=True)
+    """SendMessage to 1,000 message groups of one FIFO queue."""
+    with one_node(plan) as node:
+        signer, serials = signer_of(node), itertools.count()
+        attributes = {"QueueName": "bench.fifo", "Attributes": {"FifoQueue": "true"}}
+        server_process.exchange(node.address, signer.request("CreateQueue", attributes))
+        each = max(10, int(FIFO_SENDS_PER_SECOND * plan.seconds))
 
         def next_load() -> Load:
-            count = sends * plan.connections
-            cycles = [(1, file) for file in lane.send_files()]
-            return Load(node.address, plan.seconds, cycles, core=load_core, count=count)
+            files = [plan.directory / f"fifo-{number}.http" for number in range(plan.connections)]
+            for file in files:
+                file.write_bytes(fifo_sends(signer, itertools.islice(serials, each)))
+            cycles, count = [(1, file) for file in files], each * plan.connections
+            core = machine.choose_cores()[1]
+            return Load(node.address, plan.seconds, cycles, core=core, count=count)
 
         yield Running(node.process_ids(), plan.connections, next_load, answers)
 
 
+def fifo_sends(signer: Signer, serials: Iterable[int]) -> bytes:
+    """A request for each serial, which is its deduplication id."""
+    url = f"http://{signer.host}/{ACCOUNT}/bench.fifo"
+    return b"".join(
+        signer.request(
+            "SendMessage",
+            {
+                "QueueUrl": url,
+                "MessageBody": sqs_requests.message_body(serial),
+                "MessageGroupId": f"group-{serial % MESSAGE_GROUPS}",
+                "MessageDeduplicationId": f"id-{serial}",
+            },
+        )
+        for serial in serials
+    )
+
+
+def signer_of(node: Server) -> Signer:
+    """Signs for this node, now."""
+    return Signer(host=node.address, signed_at=datetime.now(UTC))
+
+
 @contextmanager
 def forward(plan: Plan) -> Iterator[Running]:
-    """SendMessage to a node that does not lead the queue; figures are of all three nodes."""
-    with three_nodes(plan.directory / "nodes", GROUPS) as nodes:
+    """SendMessage to a node that does not lead the queue. Figures are of all three nodes, which
+    verify nothing.
+    """
+    with three_nodes(plan.directory / "nodes", RAFT_GROUPS) as nodes:
         queue, _, follower = nodes.leader_and_follower()
         file = write_sends(plan.directory / "sends", follower, [queue])
-        load = Load(follower, plan.seconds, [(plan.connections, file)])
-        yield Running(nodes.pids(), plan.connections, lambda: load, answers)
+        bounds = Load(follower, plan.seconds, [(plan.connections, file)])
+        yield Running(nodes.pids(), plan.connections, lambda: bounds, answers)
 
 
 WORKLOADS: Mapping[str, Workload] = {
@@ -151,22 +177,3 @@ WORKLOADS: Mapping[str, Workload] = {
     "fifo": Workload("SendMessage to a FIFO queue", fifo_send),
     "forward": Workload("SendMessage to a node that does not lead, three nodes", forward),
 }
-
-
-def node_command(tree: Path, *, credentials: Path | None = None) -> tuple[str, ...]:
-    """What stands before `run`: a node of that checkout, whose extensions are built."""
-    variables = [] if credentials is None else [f"FASTNODE_CREDENTIALS={credentials}"]
-    return ("env", "-C", str(tree), *variables, sys.executable, "-m", "fastnode")
-
-
-def write_credentials(directory: Path) -> Path:
-    """The key that signs the requests of all benches."""
-    file = directory / "credentials.json"
-    key = {
-        "access_key_id": Signer.access_key,
-        "secret_access_key": Signer.secret_key,
-        "account": ACCOUNT,
-    }
-    file.write_bytes(msgspec.json.encode({"credentials": [key]}))
-    file.chmod(0o600)
-    return file

@@ -34,7 +34,7 @@ def program() -> str:
     beside = Path(sys.prefix) / "bin" / "py-spy"
     found = str(beside) if beside.exists() else shutil.which("py-spy")
     if found is None:
-        raise ServerError("py-spy is missing: make dev installs it, or pip install py-spy")
+        raise ServerError("py-spy is missing: pip install py-spy, which pyproject.toml pins")
     return found
 
 
@@ -50,7 +50,7 @@ def recorded(pids: Sequence[int], directory: Path) -> Iterator[list[Sampled]]:
             recorder.send_signal(signal.SIGINT)
         problems = [end(recorder) for recorder in recorders]
     if any(problems):
-        raise ServerError(f"py-spy could not record: {' '.join(filter(None, problems))[-500:]}")
+        raise ServerError("py-spy is missing: pip install py-spy, which pyproject.toml pins")
     for pid in pids:
         samples += parse((directory / f"{pid}.raw").read_text())
 

@@ -52,7 +52,10 @@ def test_system_time_that_no_sample_saw_is_the_kernels() -> None:
 
 
 def test_frames_that_all_stacks_of_a_thread_begin_with_are_left_out_but_the_last() -> None:
-    weights = {("python", "main", "loop", "a"): 1.0, ("python", "main", "loop", "b"): 2.0}
+    weights: dict[stages.Stack, float] = {
+        ("python", "main", "loop", "a"): 1.0,
+        ("python", "main", "loop", "b"): 2.0,
+    }
     assert stages.without_common_start(weights) == {
         ("python", "loop", "a"): 1.0,
         ("python", "loop", "b"): 2.0,
