@@ -41,7 +41,9 @@ PROGRESS_SECONDS = 10.0
 VERDICT_SECONDS_MAX = 120.0
 # In a session of its own: Ctrl-C is for us, and the nodes are still needed to be judged.
 APART = ("setsid",)
-SHOWN_MAX = 10
+SHOWN_MAX, UNKNOWN_KEPT = 10, 100
+# While a group of a cluster changes its leader, some calls are answered with 503.
+UNKNOWN_SHARE_MAX = 0.01
 
 
 class Nodes(msgspec.Struct, frozen=True):
@@ -61,7 +63,8 @@ class Results(msgspec.Struct, frozen=True):
     rate: float
     lines: list[Line]
     complaints: list[str]
-    problems: list[str]
+    wrong: list[str]
+    unknown: list[str]
     judge: Verdict
     samples: list[Sample]
 
@@ -113,7 +116,7 @@ class Soak:
         interval = min(SAMPLE_SECONDS, seconds / SAMPLES_MIN)
         due_sample, due_line = self._begun + interval, self._begun + PROGRESS_SECONDS
         try:
-            while (now := time.monotonic()) < self._begun + seconds and not self.clients.is_broken:
+            while (now := time.monotonic()) < self._begun + seconds and not self.clients.wrong:
                 time.sleep(PUMP_SECONDS)
                 self.pump()
                 if now >= due_sample:
@@ -144,7 +147,7 @@ class Soak:
         try:
             visible, in_flight, delayed = self.clients.counters()
         except Unknown as error:
-            self.clients.problems.append(f"counters: {error}")
+            self.clients.unknown.append(f"counters: {error}")
             return
         usage, now = soak_watch.look(self.nodes.pids(), self.nodes.directories), time.monotonic()
         seconds = now - self._sampled
@@ -181,11 +184,28 @@ class Soak:
             f"{len(self.verdict.complaints)} complaints"
         )
 
+    def lines(self, nodes: int) -> list[Line]:
+        """What the clients and the judge say."""
+        judge, clients = self.verdict, self.clients
+        judged = f"{judge.sent:,} sends judged, {judge.peak_mb:.0f} MB of the judge"
+        unknown = len(clients.unknown)
+        share = unknown / max(1, unknown + clients.answered)
+        return [
+            Line("complaints of the history", len(judge.complaints), judged, at_most=0),
+            Line("answers that nothing explains", len(clients.wrong), at_most=0),
+            Line(
+                "calls without a known outcome, share",
+                share,
+                f"{unknown:,} of {unknown + clients.answered:,}",
+                at_most=0 if nodes == 1 else UNKNOWN_SHARE_MAX,
+            ),
+        ]
+
     def finish(self) -> None:
         """Takes everything out of the queues and waits for the last word of the judge."""
         begun = time.monotonic()
         self.clients.stop()
-        if not self.clients.is_broken:
+        if not self.clients.wrong:
             self.clients.drain()
             print(f"everything was taken out in {time.monotonic() - begun:.0f} s", flush=True)
         self.pump()
@@ -228,17 +248,7 @@ def soak(chosen: argparse.Namespace, directory: Path) -> Results:
         everybody.start()
         run.run(chosen.minutes * 60)
         run.finish()
-    problems, samples = everybody.problems, run.watched.samples
-    lines = [
-        Line(
-            "complaints of the history",
-            len(run.verdict.complaints),
-            f"{run.verdict.sent:,} sends judged, {run.verdict.peak_mb:.0f} MB of the judge",
-            at_most=0,
-        ),
-        Line("calls that failed", len(problems), at_most=0),
-        *soak_watch.verdicts(run.watched, chosen.rate),
-    ]
+    lines = [*run.lines(chosen.nodes), *soak_watch.verdicts(run.watched, chosen.rate)]
     return Results(
         measured_at=datetime.now(UTC),
         machine=machine.describe(directory),
@@ -246,9 +256,10 @@ def soak(chosen: argparse.Namespace, directory: Path) -> Results:
         rate=chosen.rate,
         lines=lines,
         complaints=run.verdict.complaints,
-        problems=problems,
+        wrong=everybody.wrong,
+        unknown=everybody.unknown[:UNKNOWN_KEPT],
         judge=run.verdict,
-        samples=samples,
+        samples=run.watched.samples,
     )
 
 
@@ -291,7 +302,7 @@ def show(results: Results) -> None:
     minutes = results.samples[-1].at_seconds / 60 if results.samples else 0.0
     print(f"{minutes:.1f} minutes, {results.nodes} node(s), {results.rate:,.0f} messages/s")
     print(report.render(results.lines))
-    print(*(results.complaints + results.problems)[:SHOWN_MAX], sep="\n")
+    print(*(results.complaints + results.wrong + results.unknown)[:SHOWN_MAX], sep="\n")
 
 
 if __name__ == "__main__":

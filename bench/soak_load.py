@@ -49,6 +49,8 @@ RETRY_SECONDS = 0.2
 # A producer that is further behind gives up what it missed.
 LATE_SECONDS_MAX = 1.0
 JOIN_SECONDS, DRAIN_SECONDS = 30.0, 120.0
+# What one client takes out in a moment.
+REST_MAX = 200
 
 Answer = TypeVar("Answer")
 
@@ -72,13 +74,16 @@ class Clients:
     ) -> None:
         self.events: SimpleQueue[Event] = SimpleQueue()
         self.calls: SimpleQueue[Timed] = SimpleQueue()
-        self.problems: list[str] = []
-        # Somebody got an answer that nothing explains, and has stopped.
-        self.is_broken = False
+        self.answered = 0
+        # Calls of which nobody knows whether they had an effect: no answer, or a 503.
+        self.unknown: list[str] = []
+        # Answers that nothing explains. Whoever got one has stopped.
+        self.wrong: list[str] = []
         self._loop, self._endpoints, self._rate, self._label = loop, endpoints, rate, label
-        self._is_ending = False
+        self._is_sent = self._is_ending = False
         self._serial = itertools.count()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._producers: list[asyncio.Task[None]] = []
+        self._consumers: list[asyncio.Task[None]] = []
         self._counting = self._client()
 
     # --- from outside of the loop -----------------------------------------------------------
@@ -90,9 +95,8 @@ class Clients:
         self._ask(self._start())
 
     def stop(self) -> None:
-        """Everybody finishes the call they are in."""
-        self._is_ending = True
-        self._ask(self._join())
+        """Producers first; consumers when they have worked off what is waiting."""
+        self._ask(self._stop())
 
     def drain(self) -> None:
         """After `stop`: takes everything out and tells the counters before and after."""
@@ -107,7 +111,7 @@ class Clients:
         self._ask(self._counting.close())
 
     def _ask(self, work: Coroutine[Any, Any, Answer]) -> Answer:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(2 * DRAIN_SECONDS)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(3 * DRAIN_SECONDS)
 
     # --- on the loop ------------------------------------------------------------------------
 
@@ -118,13 +122,24 @@ class Clients:
     async def _start(self) -> None:
         for queue, share in SHARES.items():
             rate = self._rate * share / PRODUCERS
-            self._tasks += [self._begin(self._produce, queue, rate) for _ in range(PRODUCERS)]
+            self._producers += [self._begin(self._produce, queue, rate) for _ in range(PRODUCERS)]
         for queue in ATTRIBUTES:
-            self._tasks += [self._begin(self._consume, queue, 0.0) for _ in range(CONSUMERS)]
+            self._consumers += [self._begin(self._consume, queue, 0.0) for _ in range(CONSUMERS)]
 
-    async def _join(self) -> None:
-        if self._tasks:
-            _, hanging = await asyncio.wait(self._tasks, timeout=JOIN_SECONDS)
+    async def _stop(self) -> None:
+        self._is_sent, deadline = True, time.monotonic() + DRAIN_SECONDS
+        await self._join(self._producers)
+        while not self.wrong and time.monotonic() < deadline:
+            if (await self._counters(self._counting, list(ATTRIBUTES)))[0] <= REST_MAX:
+                break
+            await asyncio.sleep(RETRY_SECONDS)
+        self._is_ending = True
+        await self._join(self._consumers)
+
+    async def _join(self, tasks: Sequence["asyncio.Task[None]"]) -> None:
+        """Everybody finishes the call they are in."""
+        if tasks:
+            _, hanging = await asyncio.wait(tasks, timeout=JOIN_SECONDS)
             assert not hanging, f"{len(hanging)} clients hang"
 
     def _client(self) -> Client:
@@ -140,21 +155,21 @@ class Clients:
             try:
                 await work(client, queue, name, rate)
             except (AssertionError, KeyError, ValueError, Refused) as error:
-                self.problems.append(f"{queue}: {error!r}")
-                self.is_broken = True
+                self.wrong.append(f"{queue}: {error!r}")
             finally:
                 await client.close()
 
         return asyncio.get_running_loop().create_task(run())
 
     async def _call(self, client: Client, action: str, queue: str, **members: object) -> Any:
-        """One attempt; an outcome that stays unknown is a problem too."""
+        """One attempt, timed."""
         began = time.monotonic()
         try:
             answer = await client.call(action, QueueUrl=url_of(queue), **members)
         except Unknown as error:
-            self.problems.append(f"{queue}: {action}: {error}")
+            self.unknown.append(f"{queue}: {action}: {error}")
             raise
+        self.answered += 1
         # How long a poll waits says nothing about the node.
         if not members.get("WaitTimeSeconds"):
             self.calls.put(Timed(action, time.monotonic() - began))
@@ -165,14 +180,14 @@ class Clients:
     async def _produce(self, client: Client, queue: str, name: str, rate: float) -> None:
         chance, number = random.Random(name), 0
         due = time.monotonic() + chance.random() / rate
-        while not self._is_ending:
+        while not self._is_sent:
             await asyncio.sleep(due - time.monotonic())
             count = BATCH if chance.random() < BATCH_SHARE else 1
             drafts = [draft(queue, name, number + at, chance) for at in range(count)]
             while not await self._send(client, queue, drafts) and queue.endswith(".fifo"):
                 # A message that may or may not be there would hide what comes after it.
                 await asyncio.sleep(RETRY_SECONDS)
-                if self._is_ending:
+                if self._is_sent:
                     return
             number += count
             due = max(due + count / rate, time.monotonic() - LATE_SECONDS_MAX)

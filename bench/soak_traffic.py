@@ -25,7 +25,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
 }
 # What part of all messages is sent to each queue.
 SHARES: Final = {"plain": 0.45, DEAD: 0.15, "order.fifo": 0.2, "wide.fifo": 0.2}
-PRODUCERS, CONSUMERS = 8, 4
+PRODUCERS, CONSUMERS = 8, 8
 # Of each producer; at least as many as a batch has messages, so that a batch has one of each.
 GROUPS = 25
 # As many messages go by batches of ten as one by one.

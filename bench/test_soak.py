@@ -144,7 +144,7 @@ def test_a_soak_of_seconds_is_clean(tmp_path: Path, capsys: pytest.CaptureFixtur
     arguments += ["--svg", str(files["svg"]), "--json", str(files["json"])]
     assert soak.main(arguments) == 0, capsys.readouterr()
     results = msgspec.json.decode(files["json"].read_bytes(), type=soak.Results)
-    assert len(results.lines) == 6
+    assert len(results.lines) == 7
     assert results.judge.sent > 50
     assert {"SendMessage", "SendMessageBatch", "ReceiveMessage", "DeleteMessageBatch"} <= {
         action for sample in results.samples for action in sample.latencies
