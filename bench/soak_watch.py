@@ -27,7 +27,8 @@ LATENCY_RATIO_MAX = 1.5
 # Segments of the log and files of the engine come and go by tens of megabytes.
 DISK_RATIO_MAX, DISK_SLACK_MB = 1.5, 64.0
 RATE_SHARE_MIN = 0.9
-MINUTES_MIN = 5.0
+# What is remembered for five minutes is complete before the second half of such a run begins.
+MINUTES_MIN = 15.0
 # Fewer calls have no 99th percentile worth comparing.
 CALLS_MIN = 500
 POINTS_MAX = 60
@@ -245,7 +246,12 @@ def latency_series(actions: Sequence[str]) -> dict[str, Pick]:
     def picked(action: str) -> Pick:
         return lambda one: one.latencies[action].p99_ms if action in one.latencies else 0.0
 
-    return {action: picked(action) for action in actions}
+    return {legend_of(action): picked(action) for action in actions}
+
+
+def legend_of(action: str) -> str:
+    """A short name: all of them have to fit into one line."""
+    return action.replace("Message", "").replace("Visibility", "")
 
 
 def chart(title: str, unit: str, samples: Sequence[Sample], series: Mapping[str, Pick]) -> str:
