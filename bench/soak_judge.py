@@ -19,7 +19,7 @@ from tests.cluster.history import TOLERANCE_SECONDS, Event, Queue, Received, Sen
 
 # Longer than any call takes: whatever began before a delete ended has been told by then.
 HORIZON_SECONDS = 30.0
-SETTLE_SECONDS = 10.0
+SETTLE_SECONDS = 15.0
 COMPLAINTS_MAX = 200
 
 
