@@ -74,11 +74,18 @@ fuzz: $(VENV)/.dev ## the fuzzers, each for SECONDS (120): HTTP parser, JSON, Qu
 bench-smoke: $(VENV)/.dev
 	$(BIN)/pytest -q bench --benchmark-disable
 
-bench: $(VENV)/.dev ## compiled against twin, node against bare echo: ratios measured in one run
-	$(BIN)/pytest -q bench --benchmark-only --benchmark-columns=median,iqr,rounds
-	$(BIN)/python -m bench.node_load
-	$(BIN)/python -m bench.fanout
-	$(BIN)/python -m bench.retries
+bench: $(VENV)/.dev ## ratios of one run (compiled against twin, node against echo) against the committed baseline
+	$(BIN)/python -m bench.suite
+
+.PHONY: bench-full bench-flat bench-gate
+bench-full: $(VENV)/.dev ## every performance target with its verdict; half an hour (ARGS="--only send,drain ...")
+	$(BIN)/python -m bench.full $(ARGS)
+
+bench-flat: $(VENV)/.dev ## plots of the cost of a message over backlog, messages processed, in flight, queues
+	$(BIN)/python -m bench.flat $(ARGS)
+
+bench-gate: $(VENV)/.dev ## a minute of ratios: fails if one is twice as bad as the baseline
+	$(BIN)/python -m bench.gate
 
 debug-check: $(VENV)/.dev ## the compiled modules with every bounds check on, against their tests
 	FASTNODE_BUILD=debug $(BIN)/python setup.py -q build --build-base build/debug-base --build-lib build/debug

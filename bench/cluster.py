@@ -24,6 +24,7 @@ from bench import (
     cluster_snapshot,
     load,
     machine,
+    program,
     report,
     server_process,
 )
@@ -31,9 +32,8 @@ from bench.cluster_nodes import Nodes, busy_share, three_nodes
 from bench.cluster_rates import Turns
 from bench.cluster_snapshot import Beside
 from bench.load import LoadError
-from bench.node_load import refuse
 from bench.report import Line
-from bench.server_process import ROOT, ServerError
+from bench.server_process import ServerError
 
 IDLE_PERCENT_MAX = 3.0
 SECTIONS = ("rates", "forwarding", "commit", "idle", "snapshot", "failover")
@@ -129,16 +129,13 @@ def measure(parent: Path, plan: Plan, chosen: Sequence[str]) -> Results:
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench.cluster", description="three nodes on one machine")
-    parser.add_argument("--short", action="store_true", help="a smoke: verdicts do not count")
+    parser = program.options("cluster", "three nodes on one machine")
     parser.add_argument(
         "--only", type=parse_sections, default=SECTIONS, metavar="SECTION,...", help=f"{SECTIONS}"
     )
     parser.add_argument(
         "--snapshot-mb", type=int, metavar="N", help="size of the snapshot; the target is for 1000"
     )
-    parser.add_argument("--data-under", type=Path, default=ROOT / "build", metavar="DIRECTORY")
-    parser.add_argument("--json", type=Path, default=ROOT / "build/cluster.json", metavar="FILE")
     return parser.parse_args(arguments)
 
 
@@ -160,17 +157,15 @@ def plan_of(chosen: argparse.Namespace) -> Plan:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures, prints, writes; the exit code says whether all targets are met."""
     chosen = parse_arguments(arguments)
-    chosen.data_under.mkdir(parents=True, exist_ok=True)
-    filesystem = machine.describe(chosen.data_under).filesystem
-    if filesystem in machine.MEMORY_FILESYSTEMS and not chosen.short:
-        return refuse(f"{chosen.data_under} is on {filesystem}: choose a disk with --data-under")
-    results = measure(chosen.data_under, plan_of(chosen), chosen.only)
+    try:
+        results = measure(program.data_directory(chosen), plan_of(chosen), chosen.only)
+    except ServerError as problem:
+        return program.refuse(str(problem))
     print_results(results)
-    chosen.json.parent.mkdir(parents=True, exist_ok=True)
-    chosen.json.write_bytes(msgspec.json.format(msgspec.json.encode(results)))
+    program.write(chosen.json, results)
     if results.problem is not None:
-        return refuse(results.problem)
-    return int(not chosen.short and not all(line.is_met for line in results.lines))
+        return program.refuse(results.problem)
+    return program.exit_code(results.lines, is_short=chosen.short)
 
 
 def print_results(results: Results) -> None:

@@ -23,8 +23,8 @@ import msgspec
 from bench import load, profile_node
 from bench.cluster_nodes import Nodes, three_nodes, write_sends
 from bench.load import Load, LoadError
-from bench.node_load import refuse
 from bench.profile_node import WRITE_SECONDS_MAX, Whole
+from bench.program import refuse
 from bench.sampled_node import Profile
 from bench.server_process import ROOT, ServerError
 from tests.cluster.network import Loopback, Place

@@ -5,10 +5,9 @@
 Asked of the node itself: a receive with `X-Fastnode-Explain: 1` says how many partitions it
 visited, how many rows it looked at and how long choosing took. First alone, where the CPU time of
 the whole call is measured too, then beside senders and consumers that leave the node no rest: there
-the 99th percentile of choosing must stay within the budget of a call. Exit codes as in `node_load`.
+the 99th percentile of choosing must stay within the budget of a call. Exit codes as in `program`.
 """
 
-import argparse
 import re
 import sys
 import tempfile
@@ -21,10 +20,10 @@ from statistics import mean, median, quantiles
 
 import msgspec
 
-from bench import fifo, load, machine, server_process
+from bench import fifo, load, machine, program, server_process
 from bench.fifo import Lane
-from bench.load import Load, LoadError
-from bench.server_process import ROOT, Server, ServerError
+from bench.load import Load
+from bench.server_process import Server, ServerError
 from fastnode import config
 
 BUDGET_MS = config.FANOUT_MS
@@ -215,26 +214,15 @@ def render(figures: Sequence[Figures]) -> str:
     return "\n".join([head, *rows])
 
 
-def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench.fanout", description="receives over partitions")
-    parser.add_argument("--short", action="store_true", help="a smoke: verdicts do not count")
-    parser.add_argument("--data-under", type=Path, default=ROOT / "build", metavar="DIRECTORY")
-    parser.add_argument("--json", type=Path, default=ROOT / "build/fanout.json", metavar="FILE")
-    return parser.parse_args(arguments)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures, prints, writes; the exit code says whether the budget was kept."""
-    chosen = parse_arguments(arguments)
-    chosen.data_under.mkdir(parents=True, exist_ok=True)
+    chosen = program.options("fanout", "receives over partitions").parse_args(arguments)
     try:
-        results = measure(chosen.data_under, SHORT if chosen.short else Plan())
-    except (LoadError, ServerError) as problem:
-        sys.stderr.write(f"bench: {problem}\n")
-        return 2
+        results = measure(program.data_directory(chosen), SHORT if chosen.short else Plan())
+    except program.PROBLEMS as problem:
+        return program.refuse(str(problem))
     print(*results.machine.lines(), render(results.figures), sep="\n")
-    chosen.json.parent.mkdir(parents=True, exist_ok=True)
-    chosen.json.write_bytes(msgspec.json.format(msgspec.json.encode(results)))
+    program.write(chosen.json, results)
     return int(not chosen.short and not all(one.is_met for one in results.figures))
 
 

@@ -7,10 +7,9 @@ against sends to a standard queue? How fast are receive and delete of what they 
 receive cost behind a long backlog of locked groups against the same receive without one? And over
 32 partitions against one? The last two are asked of the real handlers on RocksDB without sockets
 and fsync, which would hide them.
-Exit codes as in `node_load`.
+Exit codes as in `program`.
 """
 
-import argparse
 import itertools
 import sys
 import tempfile
@@ -22,11 +21,11 @@ from statistics import median
 
 import msgspec
 
-from bench import load, machine, report, server_process
+from bench import load, machine, program, report, server_process
 from bench.fifo_handlers import LocalQueue, fifo_attributes
 from bench.load import Load, LoadError, Outcome
 from bench.report import Line
-from bench.server_process import ROOT, Server, ServerError
+from bench.server_process import Server
 from bench.sqs_requests import Signer, consumer_script, message_body
 from bench.storage import IDENTITY
 
@@ -253,8 +252,8 @@ def ratio_line(
 ) -> Line:
     ratios = [pick(fifo) / pick(standard) for fifo, standard in pairs]
     fifo, standard = (median(map(pick, column)) for column in zip(*pairs, strict=True))
-    detail = f"{fifo:,.0f}/s against {standard:,.0f}/s, {report.spread(ratios)}"
-    return Line(name, median(ratios), detail, at_least=at_least)
+    detail = f"{fifo:,.0f}/s against {standard:,.0f}/s"
+    return report.ratio_line(name, ratios, detail, at_least=at_least)
 
 
 # --- a locked backlog ----------------------------------------------------------------------------
@@ -321,31 +320,15 @@ def measure(parent: Path, plan: Plan) -> Results:
     return Results(datetime.now(UTC), conditions, plan, lines)
 
 
-def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench.fifo", description="FIFO against standard")
-    parser.add_argument("--short", action="store_true", help="a smoke: verdicts do not count")
-    parser.add_argument("--locked", type=int, metavar="N", help="messages in locked groups")
-    parser.add_argument("--data-under", type=Path, default=ROOT / "build", metavar="DIRECTORY")
-    parser.add_argument("--json", type=Path, default=ROOT / "build/fifo.json", metavar="FILE")
-    return parser.parse_args(arguments)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures, prints, writes; the exit code says whether all targets are met."""
-    chosen = parse_arguments(arguments)
+    parser = program.options("fifo", "FIFO against standard")
+    parser.add_argument("--locked", type=int, metavar="N", help="messages in locked groups")
+    chosen = parser.parse_args(arguments)
     plan = SHORT if chosen.short else Plan()
     if chosen.locked is not None:
         plan = msgspec.structs.replace(plan, locked=chosen.locked)
-    chosen.data_under.mkdir(parents=True, exist_ok=True)
-    try:
-        results = measure(chosen.data_under, plan)
-    except (LoadError, ServerError) as problem:
-        sys.stderr.write(f"bench: {problem}\n")
-        return 2
-    print(*results.machine.lines(), report.render(results.lines), sep="\n")
-    chosen.json.parent.mkdir(parents=True, exist_ok=True)
-    chosen.json.write_bytes(msgspec.json.format(msgspec.json.encode(results)))
-    return int(not chosen.short and not all(line.is_met for line in results.lines))
+    return program.finish(chosen, lambda directory: measure(directory, plan))
 
 
 if __name__ == "__main__":

@@ -2,17 +2,15 @@
 
     python -m bench.node_load [--short] [--data-under DIRECTORY] [--json FILE]
 
-Both servers are pinned to one core and the load to another; slices of load take turns. Prints the
-conditions and a table of figures with targets and verdicts, and writes all slices as JSON.
-Exit codes: 0 every target met, 1 one is missed, 2 the measurement could not run. A short run shows
-only that everything works: it prints verdicts and leaves the exit code at 0.
+Both servers are pinned to one core and the load to another; slices of load take turns. The node
+verifies every signature. Prints the conditions and a table of figures with targets and verdicts,
+and writes all slices as JSON. Exit codes as in `program`.
 """
 
-import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,12 +18,15 @@ from statistics import median
 
 import msgspec
 
-from bench import load, machine, report, server_process, sqs_requests
+from bench import load, machine, program, report, server_process, sqs_requests
 from bench.report import Line, Sample
-from bench.server_process import ROOT, Server
+from bench.server_process import Server
 
 FSYNCS = "fastnode_log_fsyncs_total"
 REQUESTS_PER_FILE = 256
+IDLE_MEGABYTES_MAX = 110
+READY_SECONDS_MAX = 1.5
+refuse = program.refuse
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -81,25 +82,35 @@ class Results(msgspec.Struct, frozen=True):
     slices: dict[str, list[Sample]]
 
 
-def take_turns(lanes: dict[str, Lane], plan: Plan, core: int | None) -> dict[str, list[Sample]]:
+def take_turns(
+    lanes: dict[str, Lane],
+    plan: Plan,
+    core: int | None,
+    say: Callable[[str], None] = lambda _: None,
+) -> dict[str, list[Sample]]:
     """Every lane once per round; every other round backwards, so that drift favours none."""
     samples: dict[str, list[Sample]] = {name: [] for name in lanes}
     order = list(lanes.items())
-    for _ in range(plan.rounds):
+    for number in range(plan.rounds):
         for name, lane in order:
             samples[name].append(lane.measure(plan, core))
         order.reverse()
+        say(f"{', '.join(lanes)}: turn {number + 1} of {plan.rounds}")
     return samples
 
 
 def measure_load(
-    directory: Path, plan: Plan, command: Sequence[str]
+    directory: Path,
+    plan: Plan,
+    command: Sequence[str],
+    say: Callable[[str], None] = lambda _: None,
 ) -> tuple[list[Line], dict[str, list[Sample]]]:
     """Rates, CPU, groups and latencies at 64 and 256 connections."""
     server_core, load_core = machine.choose_cores()
     with ExitStack() as stack:
         echo = stack.enter_context(server_process.echo_server(server_core))
-        node = stack.enter_context(server_process.node(directory / "data", server_core, command))
+        started = server_process.verifying_node(directory / "data", server_core, command)
+        node = stack.enter_context(started)
         single, batch = write_requests(node, directory)
         slices = take_turns(
             {
@@ -109,9 +120,10 @@ def measure_load(
             },
             plan,
             load_core,
+            say,
         )
         wide = {"echo 256": Lane(echo, 256, single), "send 256": Lane(node, 256, single)}
-        slices |= take_turns(wide, plan, load_core)
+        slices |= take_turns(wide, plan, load_core, say)
     return load_lines(slices), slices
 
 
@@ -119,9 +131,9 @@ def load_lines(slices: dict[str, list[Sample]]) -> list[Line]:
     """The figures of the load with their targets."""
     narrow, wide = slices["echo 64"], slices["echo 256"]
     return [
-        *report.send_lines("SendMessage, 64", slices["send 64"], narrow, at_least=0.30),
-        *report.send_lines("SendMessage, 256", slices["send 256"], wide, at_least=0.40),
-        report.batch_line("SendMessageBatch(10), 64", slices["batch 64"], narrow, at_least=1.0),
+        *report.send_lines("SendMessage, 64", slices["send 64"], narrow, at_least=0.50),
+        *report.send_lines("SendMessage, 256", slices["send 256"], wide, at_least=0.60),
+        *report.batch_lines("SendMessageBatch(10), 64", slices["batch 64"], narrow, at_least=2.0),
         report.client_line("load generator, 64", narrow),
         report.client_line("load generator, 256", wide),
     ]
@@ -143,15 +155,17 @@ def measure_start(directory: Path, plan: Plan, command: Sequence[str]) -> list[L
     ready: list[float] = []
     resident = 0
     for number in range(plan.starts):
-        with server_process.node(directory / f"empty-{number}", None, command) as node:
+        empty = directory / f"empty-{number}"
+        with server_process.verifying_node(empty, None, command) as node:
             ready.append(node.ready_seconds)
             if number == plan.starts - 1:
                 time.sleep(plan.idle_seconds)
                 resident = node.resident_bytes()
     detail = f"median of {plan.starts} starts on an empty directory"
+    idle = f"after {plan.idle_seconds:g} s"
     return [
-        Line("idle node: resident MB", resident / 1e6, f"after {plan.idle_seconds:g} s", None, 150),
-        Line("start: seconds to ready", median(ready), detail, at_most=1.5),
+        Line("idle node: resident MB", resident / 1e6, idle, at_most=IDLE_MEGABYTES_MAX),
+        Line("start: seconds to ready", median(ready), detail, at_most=READY_SECONDS_MAX),
     ]
 
 
@@ -166,15 +180,6 @@ def measure(parent: Path, plan: Plan, command: Sequence[str]) -> Results:
     return Results(datetime.now(UTC), conditions, plan, lines, slices)
 
 
-def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="bench.node_load", description="node against echo")
-    parser.add_argument("--short", action="store_true", help="a smoke: verdicts do not count")
-    parser.add_argument("--data-under", type=Path, default=ROOT / "build", metavar="DIRECTORY")
-    parser.add_argument("--json", type=Path, default=ROOT / "build" / "bench.json", metavar="FILE")
-    return parser.parse_args(arguments)
-
-
 def main(
     arguments: Sequence[str] | None = None,
     *,
@@ -182,38 +187,15 @@ def main(
     plan: Plan | None = None,
 ) -> int:
     """Measures, prints, writes; the exit code says whether all targets are met."""
-    chosen = parse_arguments(arguments)
-    plan = plan or (SHORT if chosen.short else FULL)
-    chosen.data_under.mkdir(parents=True, exist_ok=True)
-    filesystem = machine.describe(chosen.data_under).filesystem
-    if filesystem in machine.MEMORY_FILESYSTEMS and not chosen.short:
-        return refuse(f"{chosen.data_under} is on {filesystem}: choose a disk with --data-under")
-    try:
-        results = measure(chosen.data_under, plan, command)
-    except (load.LoadError, server_process.ServerError) as problem:
-        return refuse(str(problem))
-    print_results(results)
-    chosen.json.parent.mkdir(parents=True, exist_ok=True)
-    chosen.json.write_bytes(msgspec.json.format(msgspec.json.encode(results)))
-    return int(not chosen.short and not all(line.is_met for line in results.lines))
-
-
-def refuse(problem: str) -> int:
-    """One line on stderr and the exit code of a measurement that could not run."""
-    sys.stderr.write(f"bench: {problem}\n")
-    return 2
-
-
-def print_results(results: Results) -> None:
-    """Conditions, then the table."""
-    plan = results.plan
-    print(*results.machine.lines(), sep="\n")
+    chosen = program.options("node_load", "node against echo").parse_args(arguments)
+    how_much = plan or (SHORT if chosen.short else FULL)
     print(
-        f"{plan.rounds} turns of {plan.slice_seconds:g} s each, medians; fsync on; 200-byte bodies"
+        f"{how_much.rounds} turns of {how_much.slice_seconds:g} s each, medians; fsync on; "
+        "200-byte bodies; signatures verified"
     )
     if machine.choose_cores()[0] is None:
         print("one core only: nothing is pinned, and the ratios mean little")
-    print(report.render(results.lines))
+    return program.finish(chosen, lambda directory: measure(directory, how_much, command))
 
 
 if __name__ == "__main__":

@@ -23,13 +23,18 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One figure; `at_least` or `at_most` is its target, neither means it is only reported."""
+    """One figure; `at_least` or `at_most` is its target, neither means it is only reported. `turns`
+    are the ratios whose median a figure is: such a figure can be compared with one of another day.
+    """
 
     name: str
     value: float
     detail: str = ""
     at_least: float | None = None
     at_most: float | None = None
+    turns: tuple[float, ...] = ()
+    # Which way up a ratio without a target is.
+    is_cost: bool = False
 
     @property
     def is_met(self) -> bool:
@@ -80,6 +85,21 @@ def spread(ratios: Sequence[float]) -> str:
     return f"turns {min(ratios):.2f} to {max(ratios):.2f}"
 
 
+def ratio_line(
+    name: str,
+    ratios: Sequence[float],
+    detail: str = "",
+    *,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    is_cost: bool = False,
+) -> Line:
+    """The median of one ratio per turn, with their range in the detail."""
+    detail = f"{detail}, {spread(ratios)}" if detail else spread(ratios)
+    is_cost = is_cost or at_most is not None
+    return Line(name, median(ratios), detail, at_least, at_most, tuple(ratios), is_cost)
+
+
 def send_lines(
     name: str, node: Sequence[Sample], echo: Sequence[Sample], *, at_least: float
 ) -> list[Line]:
@@ -89,22 +109,27 @@ def send_lines(
     rate_detail = f"{middle(node, rate):,.0f}/s against {middle(echo, rate):,.0f}/s"
     cost_detail = f"{middle(node, cpu_us):.1f} µs against {middle(echo, cpu_us):.1f} µs"
     return [
-        Line(f"{name}: rate / echo", median(rates), f"{rate_detail}, {spread(rates)}", at_least),
-        Line(
-            f"{name}: CPU, echo / node", median(costs), f"{cost_detail}, {spread(costs)}", at_least
-        ),
+        ratio_line(f"{name}: rate / echo", rates, rate_detail, at_least=at_least),
+        ratio_line(f"{name}: CPU, echo / node", costs, cost_detail, at_least=at_least),
         fsync_line(name, node),
         latency_line(name, node, echo),
     ]
 
 
-def batch_line(
+def batch_lines(
     name: str, node: Sequence[Sample], echo: Sequence[Sample], *, at_least: float
-) -> Line:
-    """Messages that batches of ten store per request that the echo server answers."""
-    ratios = [10 * ratio for ratio in paired(node, echo, rate)]
-    detail = f"{10 * middle(node, rate):,.0f} messages/s, {spread(ratios)}"
-    return Line(f"{name}: messages / echo", median(ratios), detail, at_least)
+) -> list[Line]:
+    """Messages that batches of ten store per request that the echo server answers; and per CPU
+    time.
+    """
+    rates = [10 * ratio for ratio in paired(node, echo, rate)]
+    costs = [10 * ratio for ratio in paired(echo, node, cpu_us)]
+    detail = f"{10 * middle(node, rate):,.0f} messages/s"
+    cost_detail = f"{middle(node, cpu_us) / 10:.1f} µs against {middle(echo, cpu_us):.1f} µs"
+    return [
+        ratio_line(f"{name}: messages / echo", rates, detail, at_least=at_least),
+        ratio_line(f"{name}: CPU, echo / message", costs, cost_detail),
+    ]
 
 
 def fsync_line(name: str, node: Sequence[Sample]) -> Line:

@@ -7,10 +7,9 @@ all have invocation ids of their own, as from an SDK. One node is as it is by de
 both gates of deduplication off. Then the memory: what 100,000 such sends add to a node of either
 kind, and what a remembered call takes in the table itself. A node without the gates remembers what
 it committed as well, only not for as long, so the first two differ by little.
-Exit codes as in `node_load`.
+Exit codes as in `program`.
 """
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -18,11 +17,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
 
 import msgspec
 
-from bench import load, machine, report, server_process
+from bench import load, machine, program, report, server_process
 from bench.load import Load, LoadError
 from bench.node_load import Lane, take_turns, write_requests
 from bench.node_load import Plan as LoadPlan
@@ -88,16 +86,16 @@ def speed_lines(gated: Sequence[Sample], plain: Sequence[Sample]) -> list[Line]:
     cost, plain_cost = (report.middle(side, report.cpu_us) for side in (gated, plain))
     name = f"SendMessage, {CONNECTIONS}"
     return [
-        Line(
+        report.ratio_line(
             f"{name}: rate, with / without",
-            median(rates),
-            f"{rate:,.0f}/s against {plain_rate:,.0f}/s, {report.spread(rates)}",
+            rates,
+            f"{rate:,.0f}/s against {plain_rate:,.0f}/s",
             at_least=RATIO_MIN,
         ),
-        Line(
+        report.ratio_line(
             f"{name}: CPU, without / with",
-            median(costs),
-            f"{cost:.1f} µs against {plain_cost:.1f} µs, {report.spread(costs)}",
+            costs,
+            f"{cost:.1f} µs against {plain_cost:.1f} µs",
             at_least=RATIO_MIN,
         ),
     ]
@@ -158,28 +156,11 @@ def measure(parent: Path, plan: Plan) -> Results:
     return Results(datetime.now(UTC), conditions, plan, lines)
 
 
-def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench.retries", description="with and without the gates")
-    parser.add_argument("--short", action="store_true", help="a smoke: verdicts do not count")
-    parser.add_argument("--data-under", type=Path, default=ROOT / "build", metavar="DIRECTORY")
-    parser.add_argument("--json", type=Path, default=ROOT / "build/retries.json", metavar="FILE")
-    return parser.parse_args(arguments)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures, prints, writes; the exit code says whether all targets are met."""
-    chosen = parse_arguments(arguments)
+    chosen = program.options("retries", "with and without the gates").parse_args(arguments)
     plan = SHORT if chosen.short else FULL
-    chosen.data_under.mkdir(parents=True, exist_ok=True)
-    try:
-        results = measure(chosen.data_under, plan)
-    except (LoadError, ServerError) as problem:
-        sys.stderr.write(f"bench: {problem}\n")
-        return 2
-    print(*results.machine.lines(), report.render(results.lines), sep="\n")
-    chosen.json.parent.mkdir(parents=True, exist_ok=True)
-    chosen.json.write_bytes(msgspec.json.format(msgspec.json.encode(results)))
-    return int(not chosen.short and not all(line.is_met for line in results.lines))
+    return program.finish(chosen, lambda directory: measure(directory, plan))
 
 
 if __name__ == "__main__":

@@ -5,11 +5,9 @@
 Three questions, each a ratio within one run. Do disk use and receive latency return to what they
 were after many messages were sent and deleted? Does a purge of a long queue disturb sends to
 another one in the same group? Are the engine's compaction settings the right ones for queues?
-Exit codes: 0 every target met, 1 one is missed, 2 the measurement could not run; a short run only
-shows that everything works.
+Exit codes as in `program`.
 """
 
-import argparse
 import re
 import sys
 import tempfile
@@ -22,10 +20,10 @@ from statistics import median
 
 import msgspec
 
-from bench import load, machine, report, server_process, sqs_requests, storage_engine
+from bench import load, machine, program, report, server_process, sqs_requests, storage_engine
 from bench.load import Load, LoadError, Outcome
 from bench.report import Line
-from bench.server_process import ROOT, Server, ServerError
+from bench.server_process import Server
 from bench.storage_engine import Pattern, directory_bytes
 from fastnode import config, native
 
@@ -257,31 +255,15 @@ def measure(parent: Path, plan: Plan) -> Results:
     return Results(datetime.now(UTC), conditions, plan, lines + engine_lines, runs)
 
 
-def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench.storage", description="storage in the long run")
-    parser.add_argument("--short", action="store_true", help="a smoke: verdicts do not count")
-    parser.add_argument("--messages", type=int, metavar="N", help="messages consumed and purged")
-    parser.add_argument("--data-under", type=Path, default=ROOT / "build", metavar="DIRECTORY")
-    parser.add_argument("--json", type=Path, default=ROOT / "build/storage.json", metavar="FILE")
-    return parser.parse_args(arguments)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures, prints, writes; the exit code says whether all targets are met."""
-    chosen = parse_arguments(arguments)
+    parser = program.options("storage", "storage in the long run")
+    parser.add_argument("--messages", type=int, metavar="N", help="messages consumed and purged")
+    chosen = parser.parse_args(arguments)
     plan = SHORT if chosen.short else Plan()
     if chosen.messages is not None:
         plan = msgspec.structs.replace(plan, messages=chosen.messages // BATCH * BATCH)
-    chosen.data_under.mkdir(parents=True, exist_ok=True)
-    try:
-        results = measure(chosen.data_under, plan)
-    except (LoadError, ServerError) as problem:
-        sys.stderr.write(f"bench: {problem}\n")
-        return 2
-    print(*results.machine.lines(), report.render(results.lines), sep="\n")
-    chosen.json.parent.mkdir(parents=True, exist_ok=True)
-    chosen.json.write_bytes(msgspec.json.format(msgspec.json.encode(results)))
-    return int(not chosen.short and not all(line.is_met for line in results.lines))
+    return program.finish(chosen, lambda directory: measure(directory, plan))
 
 
 if __name__ == "__main__":

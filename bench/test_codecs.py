@@ -264,6 +264,7 @@ def test_compiled_kernel_beats_its_twin(
     if benchmark.disabled:
         return
     ours, theirs = best_seconds(readers, (form,))
+    benchmark.extra_info["times_faster_than_twin"] = round(theirs / ours, 2)
     report(f"twin reads {case.action}", theirs, ours, capsys)
     assert theirs / ours >= READ_FLOOR
     if case.operation.response is not None:

@@ -151,7 +151,7 @@ def test_the_whole_table_comes_out_with_every_figure(
     assert node_load.main(arguments, plan=TINY) == 0
     results = msgspec.json.decode(file.read_bytes())
     table = capsys.readouterr().out
-    assert len(results["lines"]) == 13
+    assert len(results["lines"]) == 14
     assert all(line["value"] > 0 and line["name"] in table for line in results["lines"])
     assert {len(samples) for samples in results["slices"].values()} == {1}
 

@@ -26,9 +26,11 @@ def test_a_ratio_is_taken_within_each_turn_so_a_slow_turn_cancels_out() -> None:
 
 def test_a_batch_counts_its_ten_messages() -> None:
     echo = [sample(rate=1000, cpu_us=10)]
-    line = report.batch_line("batch", [sample(rate=100, cpu_us=10)], echo, at_least=1.01)
+    node = [sample(rate=100, cpu_us=20)]
+    line, cost = report.batch_lines("batch", node, echo, at_least=1.01)
     assert line.value == 1.0
     assert line.verdict == "MISSED"
+    assert (cost.value, cost.verdict) == (5.0, "")
 
 
 def test_the_client_limit_is_its_rate_at_a_full_core() -> None:
