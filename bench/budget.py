@@ -2,7 +2,7 @@
 
     python -m bench.budget [--workload send|batch|receive|fifo|forward] [--connections N]
                            [--seconds S] [--tree CHECKOUT] [--before FILE] [--markdown]
-                           [--svg FILE] [--json FILE] [--data-under DIRECTORY]
+                           [--frames] [--svg FILE] [--json FILE] [--data-under DIRECTORY]
 
 Two runs of the same load. In the first nobody looks: what every thread used is the total. In the
 second `spy` samples stacks, which only divide that total into stages (`stages`). `--tree` takes the
@@ -26,7 +26,7 @@ from bench.load import LoadError
 from bench.server_process import ROOT, ServerError
 from bench.stages import Row, Stack
 
-FRAMES_SHOWN: Final = 8
+FRAMES_KEPT: Final = 12
 COLOURS: Final = {
     stages.KERNEL: "#b9c2cf",
     stages.HEAD: "#f2c879",
@@ -59,7 +59,8 @@ class Budget(msgspec.Struct, frozen=True):
     requests_per_second: float
     samples: int
     rows: list[Row]
-    other: list[tuple[str, float]]
+    # Of each stage the frames that it is made of, heaviest first.
+    frames: dict[str, list[tuple[str, float]]]
     machine: machine.Machine
 
     @property
@@ -100,7 +101,7 @@ def measure(chosen: argparse.Namespace, directory: Path) -> tuple[Budget, dict[S
         requests_per_second=rate,
         samples=samples,
         rows=stages.rows(weights),
-        other=stages.heaviest(weights, stages.OTHER, FRAMES_SHOWN),
+        frames={stage: stages.heaviest(weights, stage, FRAMES_KEPT) for stage in stages.STAGES},
         machine=machine.describe(directory),
     )
     return budget, weights
@@ -116,8 +117,8 @@ def commit_of(tree: Path) -> str:
 # --- what is shown -------------------------------------------------------------------------------
 
 
-def render_text(budget: Budget) -> str:
-    """The table for a terminal."""
+def render_text(budget: Budget, explained: Sequence[str]) -> str:
+    """The table for a terminal, and the frames of these stages."""
     lines = [f"{'stage':<24}{'event loop':>11}{'threads':>10}{'all':>10}{'share':>8}"]
     for row in [*budget.rows, sum_of(budget.rows)]:
         share = row.all_us / max(budget.total_us, 1e-9)
@@ -125,8 +126,11 @@ def render_text(budget: Budget) -> str:
             f"{row.stage:<24}{row.loop_us:>11.2f}{row.threads_us:>10.2f}{row.all_us:>10.2f}"
             f"{share:>8.1%}"
         )
-    named = [f"  {microseconds:6.2f} µs  {frame}" for frame, microseconds in budget.other]
-    return "\n".join([*lines, *(["in other:", *named] if named else [])])
+    for stage in explained:
+        frames = budget.frames[stage]
+        lines += [f"in {stage}:"] if frames else []
+        lines += [f"  {microseconds:6.2f} µs  {frame}" for frame, microseconds in frames]
+    return "\n".join(lines)
 
 
 def sum_of(rows: Sequence[Row]) -> Row:
@@ -187,7 +191,8 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=15.0, help="of each of the two runs")
     parser.add_argument("--tree", type=Path, default=ROOT, metavar="CHECKOUT")
     parser.add_argument("--before", type=Path, metavar="FILE", help="JSON of another run")
-    parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--markdown", action="store_true", help="the table for a document")
+    parser.add_argument("--frames", action="store_true", help="what every stage is made of")
     parser.add_argument("--svg", type=Path, default=ROOT / "build/profile.svg", metavar="FILE")
     parser.add_argument("--json", type=Path, default=ROOT / "build/profile.json", metavar="FILE")
     parser.add_argument("--data-under", type=Path, default=ROOT / "build", metavar="DIRECTORY")
@@ -209,7 +214,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen.json.write_bytes(msgspec.json.format(msgspec.json.encode(budget)))
     print(*budget.machine.lines(), render_title(budget), "", sep="\n")
     before = chosen.before and msgspec.json.decode(chosen.before.read_bytes(), type=Budget)
-    print(render_markdown(budget, before) if chosen.markdown else render_text(budget))
+    explained = stages.STAGES if chosen.frames else (stages.OTHER,)
+    print(render_markdown(budget, before) if chosen.markdown else render_text(budget, explained))
     print(f"\nflame graph: {chosen.svg}")
     return 0
 

@@ -52,6 +52,7 @@ RULES: Final = tuple(
         (r"^(Group\.(apply|_decide|_finish|commit)|Driver\.apply)", APPLY),
         (r"\(fastnode/store/(apply|sums|heads|engine|window|counters)\.py|\(rocksdict", APPLY),
         (r"^\w+\.added \(fastnode/queue/", APPLY),
+        (r"\(fastnode/store/(txn|keyspace|records)\.py", PLAN),
         (r"\(fastnode/(store|raft)/|\(fastnode/(_raftlog|clock)", COMMIT),
         (r"\bencode_(transaction|entry)\b", COMMIT),
         (r"\(fastnode/(queue/|http/|_(plan|send|keys|core|query)|flow)", PLAN),

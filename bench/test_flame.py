@@ -23,6 +23,7 @@ PLAN = ("run (uvloop/__init__.py)", "submit_plain (fastnode/queue/send.py)", "ma
         (("data_received (fastnode/http/connection.py)",), stages.HEAD),
         (("Connection._write (fastnode/http/connection.py)",), stages.ANSWER),
         (("Group.stamp (fastnode/store/group.py)",), stages.COMMIT),
+        (("Group.begin (fastnode/store/group.py)", "Txn.add (fastnode/store/txn.py)"), stages.PLAN),
         (("Group.apply (fastnode/store/group.py)", "put (rocksdict/x.so)"), stages.APPLY),
         (("Courier.ask (fastnode/cluster/courier.py)",), stages.LINKS),
         (("tidy (fastnode/upkeep.py)",), stages.OTHER),
