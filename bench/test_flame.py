@@ -110,7 +110,7 @@ def test_the_budget_of_a_real_node_adds_up(
     taken = msgspec.json.decode(files["json"].read_bytes(), type=budget.Budget)
     rows = {row.stage: row for row in taken.rows}
     assert list(rows) == list(stages.STAGES)
-    assert rows[stages.KERNEL].all_us > 0
+    assert sum(row.loop_us for row in taken.rows) > 0
     assert rows[stages.COMMIT].threads_us > 0
     assert "| signature |" in said.out
     ElementTree.fromstring(files["svg"].read_text())
