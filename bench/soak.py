@@ -130,12 +130,12 @@ class Soak:
 
     def pump(self) -> None:
         """What the clients did since the last time."""
-        events: list[Event] = []
+        now, events = time.monotonic(), list[Event]()
         while not self.clients.events.empty():
             events.append(self.clients.events.get())
         self._sent += sum(isinstance(one, Sent) and bool(one.message_id) for one in events)
         self._deleted += sum(isinstance(one, Deleted) and one.is_acknowledged for one in events)
-        self.judge.send(events)
+        self.judge.send((now, events))
         while not self.clients.calls.empty():
             call = self.clients.calls.get()
             self._histograms.setdefault(call.action, Histogram()).add(call.seconds)

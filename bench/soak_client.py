@@ -15,7 +15,7 @@ import msgspec
 from tests.cluster.client import Refused, Unknown
 from tests.nodes import AUTHORIZATION
 
-CALL_SECONDS = 10.0
+CALL_SECONDS = 8.0
 
 
 class Client:

@@ -7,9 +7,9 @@ never sent, because nobody remembers that it was. `run` is the process in which 
 so that judging takes no time from the clients.
 """
 
+import math
 import resource
 import signal
-import time
 from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection
 
@@ -17,8 +17,12 @@ import msgspec
 
 from tests.cluster.history import TOLERANCE_SECONDS, Event, Queue, Received, Sent
 
-# Longer than any call takes: whatever began before a delete ended has been told by then.
-HORIZON_SECONDS = 30.0
+# A little longer than a call takes. An answer is judged so much later: what was sent before it has
+# been told by then, although the answer to the send may have been slower.
+HOLD_SECONDS = 12.0
+# Twice that, because a consumer tells what it received after one more call. Whatever began before a
+# delete ended has been judged by then.
+HORIZON_SECONDS = 2 * HOLD_SECONDS
 SETTLE_SECONDS = 15.0
 COMPLAINTS_MAX = 200
 
@@ -37,23 +41,36 @@ class Judge:
 
     def __init__(self) -> None:
         self.queues: dict[str, Queue] = {}
+        self.held: list[Received] = []
         self.sent = 0
         # In the order in which they were found.
         self.complaints: dict[str, None] = {}
 
     def add(self, events: Iterable[Event]) -> None:
-        """Events in any order, each at most the horizon late."""
+        """Events in any order, none later than its call may take."""
         for event in events:
             self.sent += isinstance(event, Sent)
-            self.queues.setdefault(event.queue, Queue()).add(event)
+            if isinstance(event, Received):
+                self.held.append(event)
+            else:
+                self._take(event)
 
     def settle(self, now: float) -> None:
         """Judges the window, and retires what is over and done with."""
+        held, self.held = self.held, []
+        for answer in held:
+            if answer.ended <= now - HOLD_SECONDS:
+                self._take(answer)
+            else:
+                self.held.append(answer)
         for name, queue in self.queues.items():
             for complaint in (*queue.complaints(), *delay_complaints(queue)):
                 if len(self.complaints) < COMPLAINTS_MAX:
                     self.complaints[f"{name}: {complaint}"] = None
             retire(queue, now - HORIZON_SECONDS)
+
+    def _take(self, event: Event) -> None:
+        self.queues.setdefault(event.queue, Queue()).add(event)
 
     @property
     def live(self) -> int:
@@ -118,15 +135,19 @@ def without(answer: Received, bodies: set[str]) -> Received:
 
 
 def run(connection: Connection) -> None:
-    """The process: lists of events come in, verdicts go out; None is the end."""
+    """The process. In come pairs, a time and events that hold all that was told before it; verdicts
+    go out; None is the end.
+    """
     # Whoever started us decides when the end is, also when a terminal says it to both.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    judge, settled = Judge(), time.monotonic()
-    while (events := connection.recv()) is not None:
+    judge, settled = Judge(), 0.0
+    while (told := connection.recv()) is not None:
+        # Our own clock would not do: we may be behind.
+        now, events = told
         judge.add(events)
-        if time.monotonic() > settled + SETTLE_SECONDS:
-            judge.settle(time.monotonic())
+        if now > settled + SETTLE_SECONDS:
+            judge.settle(now)
             connection.send(judge.verdict())
-            settled = time.monotonic()
-    judge.settle(time.monotonic())
+            settled = now
+    judge.settle(math.inf)
     connection.send(judge.verdict())

@@ -44,7 +44,7 @@ def test_messages_that_are_done_with_are_retired_and_counted() -> None:
 
 
 def test_messages_that_are_not_done_with_stay() -> None:
-    recent = life(1, at=LATER - 1.0)
+    recent = life(1, at=LATER - HORIZON_SECONDS)
     sent, received, _ = life(2)
     judge = judged([*recent, sent, received])
     assert judge.live == 2
@@ -58,9 +58,20 @@ def test_an_answer_keeps_the_messages_that_are_still_there() -> None:
     assert [answer.messages for answer in judge.queues["q"].received] == [other_received.messages]
 
 
+def test_an_answer_that_is_told_before_the_send_of_its_message_waits_for_it() -> None:
+    sent, received, deleted = life(1)
+    judge = Judge()
+    judge.add([received, deleted])
+    judge.settle(received.ended + 1.0)
+    judge.add([sent])
+    judge.settle(LATER)
+    assert (judge.live, list(judge.complaints)) == (0, [])
+
+
 def test_a_retired_message_that_comes_back_is_complained_about() -> None:
     _, received, _ = life(1)
     judge = judged(life(1), [received._replace(began=LATER, ended=LATER)])
+    judge.settle(2 * LATER)
     assert list(judge.complaints) == ["q: q/a/1 was received but never sent"]
 
 
@@ -155,7 +166,7 @@ def test_a_soak_of_seconds_is_clean(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_the_judge_answers_once_at_the_end() -> None:
     with soak.judging() as judge:
-        judge.send(life(1))
+        judge.send((1.0, life(1)))
         judge.send(None)
         assert judge.poll(soak.VERDICT_SECONDS_MAX)
         verdict = judge.recv()
