@@ -109,6 +109,15 @@ bench-peers: $(VENV)/.dev ## the same load on ElasticMQ, fauxqs and goaws (Java 
 bench-storage: $(VENV)/.dev ## disk space and latency after many messages, purge beside load, engine options
 	$(BIN)/python -m bench.storage
 
+WORKLOAD ?= send
+.PHONY: profile soak
+profile: $(VENV)/.dev ## CPU of a request by stage, flame graph in build/profile.svg (WORKLOAD=send|batch|receive|fifo|forward)
+	$(BIN)/python -m bench.budget --workload $(WORKLOAD)
+
+MINUTES ?= 30
+soak: $(VENV)/.dev ## steady mixed load for MINUTES (30): history checked, memory, latency and disk flat (ARGS="--nodes 3")
+	$(BIN)/python -m bench.soak --minutes $(MINUTES) $(ARGS)
+
 annotate: $(VENV)/.dev ## Cython's annotated sources in build/annotate: look for yellow in the hot path
 	mkdir -p build/annotate
 	for name in $(CYTHON); do $(BIN)/cython --annotate-fullc -3 -o build/annotate/$$name.c fastnode/$$name.pyx; done
