@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from bench.sqs_requests import SIGNED_HEADERS, Signer, message_body, signing_key
+from bench.sqs_requests import SIGNED_HEADERS, Signer, message_body
 from bench.test_native import best_seconds
 from fastnode import _sigv4_ref, native
 from fastnode.http.http1 import Request, RequestParser
@@ -64,7 +64,7 @@ def test_compiled_proof_beats_its_twin(
     scope = f"{SIGNED_AT:%Y%m%d}/{SIGNER.region}/sqs/aws4_request"
     start = request.headers[b"authorization"].rpartition(b"Signature=")[0]
     names = tuple(name.encode() for name in SIGNED_HEADERS)
-    common = (signing_key(SIGNER.secret_key, scope), scope.encode(), now, names, "somebody")
+    common = (SIGNER.signing_key(scope), scope.encode(), now, names, "somebody")
     rest = (request.method, request.target, request.headers, request.body, now)
     compiled, twin = {start: native.Proof(*common)}, {start: _sigv4_ref.Proof(*common)}
     assert benchmark(native.prove, compiled, *rest) == _sigv4_ref.prove(twin, *rest) == "somebody"
