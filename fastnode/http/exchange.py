@@ -37,12 +37,13 @@ class Exchange:
     same. `reply` is called exactly once all the same; what can still be written is written.
     """
 
-    __slots__ = ("_connection", "_request", "answer", "is_overdue", "on_close")
+    __slots__ = ("_connection", "_request", "answer", "held_bytes", "is_overdue", "on_close")
 
     def __init__(self, connection: Owner, request: Request | None) -> None:
         self._connection = connection
         self._request = request  # None: the bytes were no request
         self.answer: tuple[int, bytes, bytes] | None = None
+        self.held_bytes = 0  # of the request, as far as its connection counts them
         self.is_overdue = False  # the client was told to try again; what still comes is dropped
         self.on_close: Callable[[], None] | None = None
 
