@@ -78,8 +78,6 @@ RETRY_MS: Final = 1_000
 BACKLOG_PLACES_MAX: Final = 8_192
 BACKLOG_PLACES_MIN: Final = 512
 BACKLOG_WAIT_MS: Final = 250
-# Of one group. Less than all places: one that is stuck leaves some to the others.
-UNAPPLIED_TRANSACTIONS_MAX: Final = 6_144
 LATCH_WAITERS_MAX: Final = 16_384
 LATCH_SECONDS: Final = 10.0
 WAITING_READS_MAX: Final = 16_384

@@ -18,6 +18,7 @@ from fastnode.config import (
     HTTP_HEADER_SECONDS,
     HTTP_IDLE_SECONDS,
     HTTP_PIPELINE_MAX,
+    HTTP_WRITE_BUFFER_BYTES_MAX,
 )
 from fastnode.http.exchange import Exchange
 from fastnode.http.holding import SMALL_BYTES, Crowd, Holding
@@ -75,6 +76,7 @@ class Connection(asyncio.Protocol):
         "_pending",
         "_stage",
         "_transport",
+        "_written_bytes",
         "deadline",
         "has_ended",
     )
@@ -97,6 +99,7 @@ class Connection(asyncio.Protocol):
         self._is_write_paused = False
         self._owed_until = math.inf  # when the oldest request must be answered
         self._owes_continue = False
+        self._written_bytes = 0  # last, and since writing is paused: kept until all is read
         self._peer: tuple[str, int] | None = None  # asked for once: it costs a system call
 
     # --- called by the event loop ---------------------------------------------------------------
@@ -151,7 +154,7 @@ class Connection(asyncio.Protocol):
         self._set_reading()
         self._stage = BETWEEN
         self.deadline = self._host.coarse_now + HTTP_BODY_SECONDS
-        self._bound_unread(0)
+        self._is_read_enough()
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
@@ -188,6 +191,7 @@ class Connection(asyncio.Protocol):
         self._alone = None
         self._pending.popleft()
         status, headers, body = answer
+        self._written_bytes = len(body)
         self.deadline = self._host.coarse_now + HTTP_IDLE_SECONDS
         transport.write(whole_response(status, headers, b"", body))
 
@@ -313,8 +317,13 @@ class Connection(asyncio.Protocol):
     def _write(self, parts: list[bytes]) -> None:
         transport = self._transport
         assert transport is not None
-        if self._is_write_paused and not self._bound_unread(sum(map(len, parts))):
-            return
+        size = sum(map(len, parts))
+        if self._is_write_paused:
+            self._written_bytes += size
+            if not self._is_read_enough(transport.get_write_buffer_size()):
+                return
+        else:
+            self._written_bytes = size
         if len(parts) == 1:
             transport.write(parts[0])
         else:
@@ -344,15 +353,16 @@ class Connection(asyncio.Protocol):
         self._host.crowd.refused["bytes"] += 1
         self.refuse(_CROWDED)
 
-    def _bound_unread(self, more: int) -> bool:
-        """False: the peer reads too little, and nobody keeps more for it."""
-        if self._transport is None:
-            return False
-        is_bounded = self._holding.unread(self._transport.get_write_buffer_size(), more)
-        if not is_bounded:
-            self._host.crowd.refused["unread"] += 1
-            self.abort()
-        return is_bounded
+    def _is_read_enough(self, waiting_bytes: int = 0) -> bool:
+        """False: the peer left so much unread that the connection is cut off. One answer may be of
+        any size; another one behind a large one that waits may not.
+        """
+        has_room = self._holding.unread(self._written_bytes)
+        if has_room and waiting_bytes <= HTTP_WRITE_BUFFER_BYTES_MAX:
+            return True
+        self._host.crowd.refused["unread"] += 1
+        self.abort()
+        return False
 
     def _set_reading(self) -> None:
         is_wanted = self._is_over or not self._is_blocked()

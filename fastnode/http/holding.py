@@ -11,7 +11,6 @@ from fastnode.config import (
     HTTP_ARRIVING_BYTES_MAX,
     HTTP_OPEN_BYTES_MAX,
     HTTP_UNREAD_BYTES_MAX,
-    HTTP_WRITE_BUFFER_BYTES_MAX,
 )
 
 SMALL_BYTES: Final = 16 * 1024
@@ -54,14 +53,11 @@ class Holding:
         self._crowd.open_bytes -= size
         self._open -= size
 
-    def unread(self, size: int, more: int = 0) -> bool:
-        """So much is not read, and this comes on top of it; false if that is too much. An answer
-        may be of any size, another one behind a large one that is not read may not.
-        """
-        self._crowd.unread_bytes += size + more - self._unread
-        self._unread = size + more
-        is_alone = not more or size <= HTTP_WRITE_BUFFER_BYTES_MAX
-        return is_alone and self._crowd.unread_bytes <= HTTP_UNREAD_BYTES_MAX
+    def unread(self, size: int) -> bool:
+        """Answers of this size are not read to their end; false if that is too much."""
+        self._crowd.unread_bytes += size - self._unread
+        self._unread = size
+        return self._crowd.unread_bytes <= HTTP_UNREAD_BYTES_MAX
 
     def clear(self) -> None:
         self.arriving(0)

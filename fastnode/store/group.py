@@ -200,8 +200,7 @@ class Group:
             raise NotLed("the group has no leader here")
         if self._is_disk_full:
             raise DiskFull("the engine has no space to apply what is committed")
-        is_full = len(self._submitted) >= config.UNAPPLIED_TRANSACTIONS_MAX
-        if is_full or self.backlog.room <= -config.BACKLOG_PLACES_MAX:
+        if self.backlog.room <= -config.BACKLOG_PLACES_MAX:
             raise Overloaded("too many transactions wait to be applied")
         self._stamped = self._clock.stamp()
         return position.commit_ts, self._stamped

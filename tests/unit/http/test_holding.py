@@ -8,7 +8,6 @@ from fastnode.config import (
     HTTP_ARRIVING_BYTES_MAX,
     HTTP_OPEN_BYTES_MAX,
     HTTP_UNREAD_BYTES_MAX,
-    HTTP_WRITE_BUFFER_BYTES_MAX,
 )
 from fastnode.http.connection import Connection
 from fastnode.http.holding import SMALL_BYTES, Crowd, Holding
@@ -33,8 +32,8 @@ def test_the_sums_are_those_of_all_connections_and_nothing_is_left_of_those_that
             holdings[at].open(size)
             opened[at] += size
         elif what == "u":
-            holdings[at].unread(size, 7)
-            unread[at] = size + 7
+            holdings[at].unread(size)
+            unread[at] = size
         else:
             holdings[at].clear()
             arriving[at] = opened[at] = unread[at] = 0
@@ -59,12 +58,6 @@ def test_many_small_requests_of_one_client_are_not_little() -> None:
     client = Holding(crowd)
     assert client.open(SMALL_BYTES)
     assert not client.open(1)
-
-
-def test_an_answer_may_be_large_and_nothing_may_follow_while_it_is_not_read() -> None:
-    client = Holding(Crowd())
-    assert client.unread(HTTP_WRITE_BUFFER_BYTES_MAX + 1)
-    assert not client.unread(HTTP_WRITE_BUFFER_BYTES_MAX + 1, more=1)
 
 
 # --- connections ----------------------------------------------------------------------------------
@@ -136,6 +129,21 @@ def test_unread_answers_of_all_clients_have_a_bound() -> None:
     clients[-1][0].connection_lost(None)
     for _, transport in clients[:-1]:
         transport.peer_reads()
+    assert node.server.crowd.unread_bytes == 0
+
+
+@pytest.mark.parametrize("is_pipelined", [False, True])
+def test_an_answer_is_kept_whole_until_all_of_it_is_read(is_pipelined: bool) -> None:
+    node = Node()
+    connection, transport = node.connect(high_water=1_000)
+    connection.data_received(post(1) * (1 + is_pipelined))
+    transport.unread = -LARGE // 2  # so much the kernel takes
+    node.answer(0, bytes(LARGE))
+    assert LARGE <= node.server.crowd.unread_bytes <= LARGE + 1_000
+    if is_pipelined:
+        node.answer(1, bytes(LARGE))
+        assert 2 * LARGE <= node.server.crowd.unread_bytes <= 2 * LARGE + 1_000
+    transport.peer_reads()
     assert node.server.crowd.unread_bytes == 0
 
 
