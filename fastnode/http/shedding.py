@@ -20,14 +20,12 @@ from fastnode.http.codec import Codec, Rendered
 from fastnode.http.exchange import Exchange
 from fastnode.http.http1 import Request
 from fastnode.queue.errors import service_unavailable
+from fastnode.queue.operations import FREEING
 
 OVERLOADED_TEXT: Final = "The service is overloaded. Please try again."
-_FREEING: Final = (b"DeleteMessage", b"ChangeMessageVisibility")
-_FREEING_TARGETS: Final = frozenset(
-    b"AmazonSQS." + action + suffix for action in _FREEING for suffix in (b"", b"Batch")
-)
+_FREEING_TARGETS: Final = frozenset(b"AmazonSQS." + action.encode() for action in FREEING)
 # SDKs write the action first.
-_FREEING_BODIES: Final = tuple(b"Action=" + action for action in _FREEING)
+_FREEING_BODIES: Final = tuple(b"Action=%b&" % action.encode() for action in FREEING)
 _SHED_BY_LISTENER: Final = frozenset({"bytes", "connections"})
 # Transactions that are carried out for one answer that says no.
 _SERVED_PER_REFUSAL: Final = 4
