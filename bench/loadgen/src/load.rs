@@ -17,7 +17,7 @@ use crate::http;
 use crate::identity::Identities;
 use crate::options::Options;
 use crate::outcome::Outcome;
-use crate::schedule::Schedule;
+use crate::schedule::{Schedule, PATIENCE};
 use crate::system::{self, Poller};
 
 /// How late the ends of the window may be noticed while the server is silent.
@@ -203,8 +203,8 @@ impl Load {
         let Some(mut schedule) = self.schedule.take() else {
             return;
         };
-        let now = Instant::now().min(self.closes);
-        while self.budget > 0 && schedule.next() <= now {
+        let now = Instant::now();
+        while self.budget > 0 && now < self.closes && schedule.next() <= now {
             let Some(number) = self.free.pop_front() else {
                 break;
             };
@@ -220,7 +220,9 @@ impl Load {
                 self.lose(connection);
             }
         }
-        schedule.give_up(now);
+        // What was due before the end and is not sent by then never will be.
+        let is_over = now >= self.closes;
+        schedule.give_up(if is_over { self.closes + PATIENCE } else { now });
         self.outcome.unsent = schedule.unsent;
         self.schedule = Some(schedule);
     }
