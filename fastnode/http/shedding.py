@@ -7,14 +7,15 @@ visibility) is turned away last, and nothing that was let in is given up for wha
 Theory of operation. Telling a client to come back costs a third of serving it, and one that comes
 back at once is told again: then a node that is overloaded thrice would do nothing else. So these
 answers are kept, and leave a few at each tick: one for so many transactions that were carried out,
-as many as there is room for if all of them come back at once, and a part of them in any case, so
-that nobody waits for more than a few seconds. Meanwhile their clients cost nothing.
+and those that have waited for some seconds. Once nobody had to be turned away for a tick, as many
+leave as there is room for if all of them come back at once. Meanwhile their clients cost nothing.
 """
 
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
+from fastnode.config import TICK_SECONDS
 from fastnode.errors import Overloaded
 from fastnode.http.codec import Codec, Rendered
 from fastnode.http.exchange import Exchange
@@ -29,8 +30,8 @@ _FREEING_BODIES: Final = tuple(b"Action=%b&" % action.encode() for action in FRE
 _SHED_BY_LISTENER: Final = frozenset({"bytes", "connections"})
 # Transactions that are carried out for one answer that says no.
 _SERVED_PER_REFUSAL: Final = 4
-# Of what is kept, one in so many leaves at each tick in any case.
-_KEPT_TICKS: Final = 16
+# Five seconds; clients wait longer than that for an answer.
+_KEPT_TICKS_MAX: Final = round(5 / TICK_SECONDS)
 # As long as a request id, so that the answer has the same length with any of them.
 _BLANK_ID: Final = "00000000-0000-0000-0000-000000000000"
 
@@ -57,7 +58,9 @@ class Shedding:
     def __init__(self, room: Room, request_ids: Callable[[], str]) -> None:
         self.room = room
         self.count = 0
-        self._kept: deque[tuple[Exchange, Codec]] = deque()
+        self._kept: deque[tuple[int, Exchange, Codec]] = deque()
+        self._ticks = 0
+        self._count_before = 0
         self._request_ids = request_ids
         self._made: dict[type[Codec], Rendered] = {}
 
@@ -67,16 +70,20 @@ class Shedding:
             return False
         self.count += 1
         request.body = b""  # nobody will read it, and it may be large
-        self._kept.append((exchange, codec))
+        self._kept.append((self._ticks, exchange, codec))
         return True
 
     def tick(self, freed: int) -> None:
         """So many places were freed since the last one."""
-        kept = len(self._kept)
-        leaving = max(freed // _SERVED_PER_REFUSAL, -(-kept // _KEPT_TICKS), self.room.room)
-        for _ in range(min(kept, leaving)):
-            exchange, codec = self._kept.popleft()
+        self._ticks += 1
+        is_over = self.count == self._count_before
+        self._count_before = self.count
+        leaving = max(freed // _SERVED_PER_REFUSAL, self.room.room if is_over else 0)
+        overdue = self._ticks - _KEPT_TICKS_MAX
+        while self._kept and (leaving > 0 or self._kept[0][0] <= overdue):
+            _, exchange, codec = self._kept.popleft()
             exchange.reply(*self._answer(codec))
+            leaving -= 1
 
     def _answer(self, codec: Codec) -> Rendered:
         made = self._made.get(type(codec))
