@@ -260,7 +260,7 @@ class Node:
             "fastnode_log_blocks_total": status["blocks"],
             "fastnode_log_bytes": status["log_bytes"],
             "fastnode_log_repaired_bytes": status["repaired_bytes"],
-            "fastnode_requests_under_way": sum(group.unapplied_count for group in self.groups),
+            "fastnode_requests_under_way": sum(len(group.unapplied) for group in self.groups),
             "fastnode_backlog_places": self.backlog.places_taken,
             "fastnode_backlog_places_limit": self.backlog.limit,
             **self.service.fanout.metrics(),
