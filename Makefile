@@ -98,6 +98,10 @@ bench-scale: $(VENV)/.dev ## 10,000 idle long polls; pages of ListQueues with 10
 	$(BIN)/python -m bench.idle_polls
 	$(BIN)/python -m bench.list_queues
 
+.PHONY: bench-overload
+bench-overload: $(VENV)/.dev ## three times the load that a node can carry: goodput, latency, memory, recovery
+	$(BIN)/python -m bench.overload
+
 .PHONY: bench-cluster
 bench-cluster: $(VENV)/.dev ## three nodes on one machine: replicated sends, forwarding, idle groups, snapshots, failover
 	$(BIN)/python -m bench.cluster

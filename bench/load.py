@@ -21,7 +21,9 @@ class LoadError(Exception):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """Latencies of the window, statuses of the whole run, for one kind of request."""
+    """For one kind of request: answers of 200 in the window and their latencies, other answers in
+    the window, statuses of the whole run.
+    """
 
     name: str
     measured: int
@@ -30,6 +32,7 @@ class Step(msgspec.Struct, frozen=True):
     p99_us: float
     p999_us: float
     max_us: float
+    refused: int = 0
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -54,6 +57,7 @@ class Outcome(msgspec.Struct, frozen=True):
     connections_lost: int
     first_failure: str | None
     groups: list[Group]
+    unsent: int = 0
 
     @property
     def step(self) -> Step:
@@ -64,7 +68,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     @property
     def rate(self) -> float:
-        """Answers per second, all steps together."""
+        """Answers of 200 per second, all steps together."""
         measured = sum(step.measured for group in self.groups for step in group.steps)
         return measured / self.elapsed_s
 
@@ -88,7 +92,9 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Load(msgspec.Struct, frozen=True):
-    """One bounded run; `cycles` and `consumers` are (connections, file of raw requests)."""
+    """One bounded run; `cycles` and `consumers` are (connections, file of raw requests). With a
+    `rate` the loop is open: so many requests are due per second.
+    """
 
     target: str
     seconds: float
@@ -97,6 +103,7 @@ class Load(msgspec.Struct, frozen=True):
     warmup: float = 0.0
     count: int | None = None
     depth: int = 1
+    rate: int | None = None
     core: int | None = None
     watched: Sequence[int] = ()
     stop_empty: int | None = None
@@ -108,7 +115,8 @@ class Load(msgspec.Struct, frozen=True):
         pairs += [("consume", f"{count}:{file}") for count, file in self.consumers]
         pairs += [("warmup", self.warmup), ("depth", self.depth)]
         pairs += [("watch-pid", pid) for pid in self.watched]
-        optional = {"count": self.count, "core": self.core, "stop-empty": self.stop_empty}
+        optional = {"count": self.count, "rate": self.rate, "core": self.core}
+        optional |= {"stop-empty": self.stop_empty}
         pairs += [(name, value) for name, value in optional.items() if value is not None]
         return [part for name, value in pairs for part in (f"--{name}", str(value))]
 

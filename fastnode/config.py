@@ -37,8 +37,11 @@ MOVE_GROUPS_MAX: Final = 1_000
 # One legal 1 MiB message can need 6 MiB as JSON, so the body cap leaves room and sizes are checked
 # after decoding.
 HTTP_BODY_BYTES_MAX: Final = 8 * 1_048_576
-# Of all requests that have arrived in part; without it twenty thousand clients could hold 160 GB.
-HTTP_HELD_BYTES_MAX: Final = 256 * 1_048_576
+# Of all requests that have arrived in part, of all that have arrived and are not answered, and of
+# all answers that are not read; without them twenty thousand clients could hold 160 GB each time.
+HTTP_ARRIVING_BYTES_MAX: Final = 256 * 1_048_576
+HTTP_OPEN_BYTES_MAX: Final = 256 * 1_048_576
+HTTP_UNREAD_BYTES_MAX: Final = 256 * 1_048_576
 HTTP_HEADER_BYTES_MAX: Final = 32 * 1024
 HTTP_HEADERS_MAX: Final = 100
 HTTP_HEADER_SECONDS: Final = 10.0
@@ -48,6 +51,8 @@ HTTP_IDLE_SECONDS: Final = 75.0
 HTTP_ANSWER_SECONDS: Final = 30.0
 HTTP_PIPELINE_MAX: Final = 64
 HTTP_CONNECTIONS_MAX: Final = 20_000
+# Files that a node needs for other things than clients: logs, tables, members.
+FILES_RESERVED: Final = 1_024
 HTTP_WRITE_BUFFER_BYTES_MAX: Final = 16 * 1_048_576
 DRAIN_SECONDS: Final = 8.0
 SIGNATURE_SKEW_SECONDS: Final = 15 * 60
@@ -68,8 +73,11 @@ TRANSACTION_MESSAGES_MAX: Final = 16
 PLANS_MAX: Final = 5
 # How long background work waits before it tries again what could not be done now.
 RETRY_MS: Final = 1_000
-UNAPPLIED_TRANSACTIONS_MAX: Final = 16_384
-UNAPPLIED_BYTES_MAX: Final = 128 * 1_048_576
+# Of all groups: places for transactions that are not applied, see `store/backlog.py`; and how long
+# one should wait at most before fewer are let in.
+BACKLOG_PLACES_MAX: Final = 8_192
+BACKLOG_PLACES_MIN: Final = 512
+BACKLOG_WAIT_MS: Final = 250
 LATCH_WAITERS_MAX: Final = 16_384
 LATCH_SECONDS: Final = 10.0
 WAITING_READS_MAX: Final = 16_384

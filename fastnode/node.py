@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from fastnode import __version__
-from fastnode.clock import GroupClock, SystemClock, SystemIdSource, SystemRng
+from fastnode.clock import NS_PER_MS, GroupClock, SystemClock, SystemIdSource, SystemRng
 from fastnode.cluster import part_calls
 from fastnode.cluster.capabilities import DEDUP, HTFIFO, advertised
 from fastnode.cluster.control_api import ClusterStatus
@@ -40,6 +40,7 @@ from fastnode.raft.driver import Driver
 from fastnode.raft.groups import Ready, open_groups
 from fastnode.raft.runtime import Runtime
 from fastnode.settings import Settings
+from fastnode.store.backlog import Backlog
 from fastnode.store.engine import EngineError, RocksEngine
 from fastnode.store.engine_options import EngineShared
 from fastnode.store.group import Group
@@ -95,6 +96,9 @@ class Node:
         )
         self._runtime = Runtime(loop, self.raft, self._clock.boottime_ns)
         self._runtime.on_news = self._hear_news
+        self.backlog = self._shared_backlog()
+        # Told at every tick how much work was done since the last one.
+        self.on_freed: Callable[[int], None] = lambda _places: None
         self.member = Member(
             data,
             data.members | told,
@@ -135,6 +139,20 @@ class Node:
         self._refusal = LeadershipRefusal(
             self.groups, self._holds_partitions, self.leads.give_away, log
         )
+
+    def _shared_backlog(self) -> Backlog:
+        """Looked after at every tick, which an idle node has anyway."""
+        backlog, looked_ns = Backlog(), self._clock.boottime_ns()
+        for group in self.groups:
+            group.backlog = backlog
+
+        def look(now_ns: int) -> None:
+            nonlocal looked_ns
+            elapsed_ms, looked_ns = (now_ns - looked_ns) // NS_PER_MS, now_ns
+            self.on_freed(backlog.look(elapsed_ms, [each.take_burden() for each in self.groups]))
+
+        self._runtime.on_tick = look
+        return backlog
 
     def _membership(self, courier: Courier) -> Membership:
         membership = Membership(
@@ -242,6 +260,9 @@ class Node:
             "fastnode_log_blocks_total": status["blocks"],
             "fastnode_log_bytes": status["log_bytes"],
             "fastnode_log_repaired_bytes": status["repaired_bytes"],
+            "fastnode_requests_under_way": sum(len(group.unapplied) for group in self.groups),
+            "fastnode_backlog_places": self.backlog.places_taken,
+            "fastnode_backlog_places_limit": self.backlog.limit,
             **self.service.fanout.metrics(),
             **retry_metrics(self.service.gates, self.groups),
         }

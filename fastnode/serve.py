@@ -9,6 +9,7 @@ import contextlib
 import gc
 import logging
 import os
+import resource
 import signal
 import traceback
 from collections.abc import Callable, Coroutine, Iterator
@@ -34,6 +35,7 @@ from fastnode.http.http1 import Request
 from fastnode.http.identity import ACCOUNT_DEFAULT, IdentitySettings, OpenIdentity
 from fastnode.http.router import Router
 from fastnode.http.server import HttpServer
+from fastnode.http.shedding import Shedding, shed_metrics
 from fastnode.http.sigv4 import Verifier
 from fastnode.native import message_id_text
 from fastnode.node import LoopAlarm, Node
@@ -100,11 +102,18 @@ async def _run(
     # Leads are spread; whoever asks for the leader means that of the first group.
     health = Health(node.capabilities, lambda: node.groups[0].is_ready)
     handle = node.dispatcher.handle
-    router = Router(OPERATIONS, node.service, identity, request_ids, log, health, handle)
+    shedding = Shedding(node.backlog, request_ids)
+    node.on_freed = shedding.tick
+    router = Router(OPERATIONS, node.service, identity, request_ids, log, health, handle, shedding)
     sqs = HttpServer(router.respond, now=loop.time)
+    sqs.connections_max = min(sqs.connections_max, _connections_possible())
+
+    def metrics() -> dict[str, float]:
+        return {**node.metrics(), **shed_metrics(shedding, sqs.crowd.refused)}
+
     cluster = AdminCluster(Operator(node.membership))
     api = AdminApi(node.service, _admin_guard(settings), log, cluster.answer)
-    admin = HttpServer(Admin(lambda: node.is_ready, node.metrics, api).respond, now=loop.time)
+    admin = HttpServer(Admin(lambda: node.is_ready, metrics, api).respond, now=loop.time)
     sqs_url = await _listen(sqs, settings.listen, "--listen")
     own.append(sqs_url)
     admin_url = await _listen(admin, settings.admin, "--admin")
@@ -151,6 +160,17 @@ def _verifier(settings: Settings) -> Verifier:
     loop.add_signal_handler(signal.SIGHUP, credentials.reload)
     credentials.watch(loop.call_later)
     return verifier
+
+
+def _connections_possible() -> int:
+    """A node that runs out of files can no longer write: so it takes as many as it may, and leaves
+    some of them to others than clients.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = config.HTTP_CONNECTIONS_MAX + config.FILES_RESERVED
+    files = max(soft, wanted if hard == resource.RLIM_INFINITY else min(wanted, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    return max(files - config.FILES_RESERVED, files // 2)
 
 
 async def _listen(server: HttpServer, address: Address, flag: str) -> str:

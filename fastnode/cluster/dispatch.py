@@ -18,12 +18,12 @@ from fastnode.cluster.call_codec import (
 from fastnode.cluster.courier import FORWARDED, Courier, Left
 from fastnode.cluster.outcome import encode_failure
 from fastnode.cluster.plain_send import begin_plain_send
-from fastnode.errors import NotLed
+from fastnode.errors import NotLed, Overloaded
 from fastnode.flow import Suspension, start
 from fastnode.queue import parts
 from fastnode.queue.caller import Call
 from fastnode.queue.homes import home_of, queue_of
-from fastnode.queue.operations import Operation
+from fastnode.queue.operations import FREEING, Operation
 from fastnode.queue.retry import carried_out
 from fastnode.queue.service import Service
 from fastnode.store.group import Group
@@ -95,9 +95,18 @@ class Dispatcher:
         def run() -> None:
             start(self._executed(operation, call, request), finish)
 
+        if not self._has_room_for(operation):
+            finish(None, Overloaded("this node has too much to do"))
+            return call
         if not begin_plain_send(self._service, call, request, finish, run):
             run()
         return call
+
+    def _has_room_for(self, operation: Operation) -> bool:
+        backlog = self._service.groups[0].backlog
+        if backlog.room > 0:
+            return True
+        return operation.name in FREEING and backlog.has_reserve
 
     async def _executed(self, operation: Operation, call: Call, request: Any) -> Any:
         home = home_of(self._service, call.caller, operation.name, request)

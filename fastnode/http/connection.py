@@ -16,21 +16,20 @@ from fastnode.config import (
     HTTP_ANSWER_SECONDS,
     HTTP_BODY_SECONDS,
     HTTP_HEADER_SECONDS,
-    HTTP_HELD_BYTES_MAX,
     HTTP_IDLE_SECONDS,
     HTTP_PIPELINE_MAX,
     HTTP_WRITE_BUFFER_BYTES_MAX,
 )
 from fastnode.http.exchange import Exchange
+from fastnode.http.holding import SMALL_BYTES, Crowd, Holding
 from fastnode.http.http1 import BETWEEN, CONTINUE, Refused, Request, RequestParser, Stage
 from fastnode.http.response import (
     CONTINUE_RESPONSE,
+    RETRY,
     TEXT,
     whole_response,
 )
 
-# A request of which less than this has arrived is never refused for the sake of others.
-_SMALL_BYTES: Final = 64 * 1024
 # How long a connection that we ended may stay until the client has read the last answer and closed.
 LINGER_SECONDS: Final = 5.0
 # `BETWEEN` is not here: it is decided for every request, and a look-up hashes the member in Python.
@@ -47,12 +46,12 @@ Respond = Callable[[Request, Exchange], None]
 
 class Host(Protocol):
     """What a connection needs from its server. `coarse_now` is at most one sweep old: nobody reads
-    a clock here. `held_bytes` is what all connections have of requests that are not complete.
+    a clock here.
     """
 
     respond: Respond
     coarse_now: float
-    held_bytes: int
+    crowd: Crowd
     is_draining: bool
 
     def forget(self, connection: "Connection") -> None: ...
@@ -63,7 +62,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_alone",
-        "_held_bytes",
+        "_holding",
         "_host",
         "_is_corked",
         "_is_full",
@@ -77,6 +76,7 @@ class Connection(asyncio.Protocol):
         "_pending",
         "_stage",
         "_transport",
+        "_written_bytes",
         "deadline",
         "has_ended",
     )
@@ -89,7 +89,7 @@ class Connection(asyncio.Protocol):
         # The only exchange, of which nothing complicates the answer: it may be written at once.
         self._alone: Exchange | None = None
         self._stage: Stage = BETWEEN
-        self._held_bytes = 0
+        self._holding = Holding(host.crowd)
         self.deadline = math.inf
         self.has_ended = False  # the client will send nothing more
         self._is_corked = False  # answers are collected until the end of a burst
@@ -99,6 +99,7 @@ class Connection(asyncio.Protocol):
         self._is_write_paused = False
         self._owed_until = math.inf  # when the oldest request must be answered
         self._owes_continue = False
+        self._written_bytes = 0  # last, and since writing is paused: kept until all is read
         self._peer: tuple[str, int] | None = None  # asked for once: it costs a system call
 
     # --- called by the event loop ---------------------------------------------------------------
@@ -110,7 +111,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._is_over:
             return
-        request = None if self._pending else self._parser.take_whole(data)
+        is_plain = not self._pending and len(data) <= SMALL_BYTES
+        request = self._parser.take_whole(data) if is_plain else None
         if request is not None and request.method == b"POST" and request.http_version == "1.1":
             self._stage = BETWEEN
             self.deadline = self._owed_until = self._host.coarse_now + HTTP_ANSWER_SECONDS
@@ -121,7 +123,8 @@ class Connection(asyncio.Protocol):
             self._alone = None
             self._parser.feed(data)
             self._advance()
-            self._count_held()
+            if not self._holding.arriving(self._parser.held_bytes):
+                self._refuse_crowd()
 
     def eof_received(self) -> bool:
         """True keeps the socket open: a client that has only finished sending still gets its
@@ -136,7 +139,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = self._alone = self._peer = None
         self._parser.end()
-        self._count_held()
+        self._holding.clear()
         self.has_ended = self._is_over = True
         self.deadline = math.inf
         abandoned = tuple(self._pending)
@@ -151,9 +154,11 @@ class Connection(asyncio.Protocol):
         self._set_reading()
         self._stage = BETWEEN
         self.deadline = self._host.coarse_now + HTTP_BODY_SECONDS
+        self._is_read_enough()
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
+        self._holding.unread(0)
         self._advance()
 
     # --- called by the server and by exchanges --------------------------------------------------
@@ -190,6 +195,7 @@ class Connection(asyncio.Protocol):
         assert transport is not None
         self._alone = None
         self._pending.popleft()
+        self._written_bytes = len(response)
         self.deadline = host.coarse_now + HTTP_IDLE_SECONDS
         transport.write(response)
         return True
@@ -198,7 +204,8 @@ class Connection(asyncio.Protocol):
         """Answer with a status and end, once the earlier answers have left."""
         exchange = Exchange(self, None)
         self._pending.append(exchange)
-        exchange.reply(refused.status, TEXT, refused.reason.encode() + b"\n")
+        headers = TEXT + RETRY if refused.status == 503 else TEXT
+        exchange.reply(refused.status, headers, refused.reason.encode() + b"\n")
 
     def expire(self) -> None:
         """The deadline has passed. A half-sent request is told so; otherwise there is nobody to
@@ -213,6 +220,7 @@ class Connection(asyncio.Protocol):
             self.close()
         else:
             self._parser.end()
+            self._host.crowd.refused["late"] += 1
             self.refuse(_TIMED_OUT)
             if self._pending and not self._is_over:
                 self.deadline = self._owed_until
@@ -267,16 +275,24 @@ class Connection(asyncio.Protocol):
             if type(event) is Request:
                 self._stage = BETWEEN
                 self._owes_continue = False
-                exchange = Exchange(self, event)
-                if not pending:
-                    self._owed_until = self._host.coarse_now + HTTP_ANSWER_SECONDS
-                pending.append(exchange)
-                self._host.respond(event, exchange)
+                self._open(event)
             elif event is CONTINUE:
                 self._owes_continue = True
             else:
                 self.refuse(cast(Refused, event))
         self._is_corked = False
+
+    def _open(self, request: Request) -> None:
+        exchange = Exchange(self, request)
+        if not self._pending:
+            self._owed_until = self._host.coarse_now + HTTP_ANSWER_SECONDS
+        exchange.held_bytes = len(request.body)
+        if self._holding.open(exchange.held_bytes):
+            self._pending.append(exchange)
+            self._host.respond(request, exchange)
+        else:
+            self._holding.answered(exchange.held_bytes)
+            self._refuse_crowd()
 
     def _write_answers(self) -> None:
         pending = self._pending
@@ -286,6 +302,7 @@ class Connection(asyncio.Protocol):
         is_last = False
         while pending and pending[0].answer is not None and not is_last:
             exchange = pending.popleft()
+            self._holding.answered(exchange.held_bytes)
             is_last = not exchange.keep_alive or (self._host.is_draining and self.is_idle)
             exchange.append_to(parts, is_last=is_last)
             self._owed_until = self._host.coarse_now + HTTP_ANSWER_SECONDS
@@ -295,6 +312,8 @@ class Connection(asyncio.Protocol):
             parts.append(CONTINUE_RESPONSE)
         if parts:
             self._write(parts)
+        if self._is_over:
+            return
         if is_last:
             self._finish()
         elif self.has_ended and not pending and not self._is_full:
@@ -303,12 +322,14 @@ class Connection(asyncio.Protocol):
     def _write(self, parts: list[bytes]) -> None:
         transport = self._transport
         assert transport is not None
-        if (
-            self._is_write_paused
-            and transport.get_write_buffer_size() > HTTP_WRITE_BUFFER_BYTES_MAX
-        ):
-            self.abort()
-        elif len(parts) == 1:
+        size = sum(map(len, parts))
+        if self._is_write_paused:
+            self._written_bytes += size
+            if not self._is_read_enough(transport.get_write_buffer_size()):
+                return
+        else:
+            self._written_bytes = size
+        if len(parts) == 1:
             transport.write(parts[0])
         else:
             transport.writelines(parts)
@@ -331,17 +352,22 @@ class Connection(asyncio.Protocol):
 
     # --- limits ---------------------------------------------------------------------------------
 
-    def _count_held(self) -> None:
-        """Of requests that arrive in pieces the node keeps only so much, whoever sends them: what
-        is one too many is refused, unless it is small.
+    def _refuse_crowd(self) -> None:
+        self._parser.end()
+        self._holding.arriving(0)
+        self._host.crowd.refused["bytes"] += 1
+        self.refuse(_CROWDED)
+
+    def _is_read_enough(self, waiting_bytes: int = 0) -> bool:
+        """False: the peer left so much unread that the connection is cut off. One answer may be of
+        any size; another one behind a large one that waits may not.
         """
-        held = self._parser.held_bytes
-        self._host.held_bytes += held - self._held_bytes
-        self._held_bytes = held
-        if held > _SMALL_BYTES and self._host.held_bytes > HTTP_HELD_BYTES_MAX:
-            self._parser.end()
-            self._count_held()
-            self.refuse(_CROWDED)
+        has_room = self._holding.unread(self._written_bytes)
+        if has_room and waiting_bytes <= HTTP_WRITE_BUFFER_BYTES_MAX:
+            return True
+        self._host.crowd.refused["unread"] += 1
+        self.abort()
+        return False
 
     def _set_reading(self) -> None:
         is_wanted = self._is_over or not self._is_blocked()

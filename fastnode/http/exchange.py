@@ -49,6 +49,7 @@ class Exchange(Struct, eq=False):
     answer: tuple[int, bytes, bytes] | None = None
     is_overdue: bool = False  # the client was told to try again; what still comes is dropped
     on_close: Callable[[], None] | None = None
+    held_bytes: int = 0  # of the request, as far as its connection counts them
 
     def reply(self, status: int, headers: bytes, body: bytes) -> None:
         """`headers` are complete lines with CRLF; length and connection are added."""

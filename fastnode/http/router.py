@@ -23,6 +23,7 @@ from fastnode.http.json_codec import JsonCodec, is_json
 from fastnode.http.query_codec import METHODS, QueryCodec, QueryJsonCodec, prefers_json
 from fastnode.http.response import TEXT
 from fastnode.http.send_lane import SendLane
+from fastnode.http.shedding import OVERLOADED_TEXT, EndlessRoom, Shedding
 from fastnode.http.trace_header import TRACE_HEADER, check_trace_header
 from fastnode.queue.caller import CLIENT_RETRIES, SERVER_ATTEMPTS, Call, Caller
 from fastnode.queue.errors import (
@@ -38,7 +39,7 @@ _RECEIVE: Final = b"X-Fastnode-Receive: %b\r\n"
 _UNAVAILABLE: Final = "The service is unavailable at the moment. Please try again."
 _UNSETTLED: Final = "The request was not completed in time; it may have taken effect."
 _UNAVAILABLE_TEXTS: Final[Mapping[type[OperationError], str]] = {
-    Overloaded: "The service is overloaded. Please try again.",
+    Overloaded: OVERLOADED_TEXT,
     DeadlineExceeded: _UNSETTLED,
     Unsettled: _UNSETTLED,
     DiskFull: "The service is out of disk space and accepts no new messages at the moment.",
@@ -61,8 +62,11 @@ class Router:
         log: logging.Logger,
         health: Health | None = None,
         handle: Handle | None = None,
+        shedding: Shedding | None = None,
     ) -> None:
         self._health = health
+        self._shedding = shedding or Shedding(EndlessRoom(), request_ids)
+        self._room = self._shedding.room
         self._handle = handle or self._handle_here
         self._service = service
         self._identity = identity_of(identity)
@@ -77,15 +81,22 @@ class Router:
         # The first look is nearly free, and SDKs post everything to the root.
         if request.target != b"/" and self._is_health(request, exchange):
             return
+        if self._room.room <= 0 and self._is_turned_away(request, exchange):
+            return
         if self._lane.take(request, exchange):
             return
-        if is_json(request):
-            self._run(self._json, request, exchange)
-        elif request.method in METHODS:
-            codec = self._query_json if prefers_json(request) else self._query
-            self._run(codec, request, exchange)
+        if request.method in METHODS:
+            self._run(self._codec_of(request), request, exchange)
         else:
             exchange.reply(405, _ALLOW + TEXT, b"method not allowed\n")
+
+    def _is_turned_away(self, request: Request, exchange: Exchange) -> bool:
+        return self._shedding.turns_away(request, exchange, self._codec_of(request))
+
+    def _codec_of(self, request: Request) -> Codec:
+        if is_json(request):
+            return self._json
+        return self._query_json if prefers_json(request) else self._query
 
     def _is_health(self, request: Request, exchange: Exchange) -> bool:
         health = self._health if PATH_MARK in request.target else None

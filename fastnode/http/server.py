@@ -11,6 +11,7 @@ from typing import Final
 
 from fastnode.config import DRAIN_SECONDS, HTTP_CONNECTIONS_MAX
 from fastnode.http.connection import Connection, Respond
+from fastnode.http.holding import Crowd
 from fastnode.http.http1 import Refused
 
 SWEEP_SECONDS: Final = 1.0
@@ -25,7 +26,8 @@ class HttpServer:
         self.respond = respond
         self.coarse_now = now()
         self.is_draining = False
-        self.held_bytes = 0
+        self.crowd = Crowd()
+        self.connections_max = HTTP_CONNECTIONS_MAX
         self._now = now
         self._connections: set[Connection] = set()
         self._listener: asyncio.Server | None = None
@@ -46,8 +48,9 @@ class HttpServer:
         return (address[0], address[1])
 
     def accept(self) -> Connection:
-        is_full = len(self._connections) >= HTTP_CONNECTIONS_MAX
+        is_full = len(self._connections) >= self.connections_max
         connection = _RefusedConnection(self) if is_full else Connection(self)
+        self.crowd.refused["connections"] += is_full
         self._connections.add(connection)
         return connection
 

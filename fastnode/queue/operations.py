@@ -70,3 +70,10 @@ def _operation(handler: Handler) -> Operation:
 
 OPERATIONS: Final = {row.name: row for row in map(_operation, _HANDLERS)}
 assert len(OPERATIONS) == len(_HANDLERS), "an action has two rows"
+# What makes room for others: turned away last by a node that has too much to do.
+FREEING: Final = frozenset(
+    f"{action}{suffix}"
+    for action in ("DeleteMessage", "ChangeMessageVisibility")
+    for suffix in ("", "Batch")
+)
+assert FREEING <= OPERATIONS.keys()

@@ -37,6 +37,8 @@ class Runtime:
         self.send: Callable[[int, bytes], None] = _drop
         # Told of a turn that changed members or asks for a snapshot to be taken, sent or installed.
         self.on_news: Callable[[Ready], None] = lambda _ready: None
+        # Told at every tick, with the time.
+        self.on_tick: Callable[[int], None] = lambda _now_ns: None
         self._driver: Driver
         self._dirty: dict[int, None] = {}
         self._is_gathering = False
@@ -140,5 +142,6 @@ class Runtime:
             self._groups.tick()
             self._driver.tick(now_ns)
             self.turn()
+            self.on_tick(now_ns)
         # Timers of the loop are up to a millisecond early, and one that is early is a wakeup more.
         self._ticker = self._loop.call_later((early_ns + NS_PER_MS) / NS_PER_SECOND, self._tick)

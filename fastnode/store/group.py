@@ -6,11 +6,11 @@ meet here. What a transaction does to the engine is decided in `apply.py` alone.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Final, Protocol
 
 from fastnode import config, native
-from fastnode.clock import GroupClock
+from fastnode.clock import GroupClock, milliseconds_of
 from fastnode.errors import (
     DiskFull,
     NotLed,
@@ -32,9 +32,11 @@ from fastnode.store.apply import (
     load_position,
     load_resolver,
 )
+from fastnode.store.backlog import PLACE_BITS, Backlog
 from fastnode.store.engine import Engine, WriteStalled
 from fastnode.store.heads import HeadRows
 from fastnode.store.latches import Latches
+from fastnode.store.reaching import Reaching
 from fastnode.store.sums import decode_counter
 from fastnode.store.txn import Txn
 
@@ -46,8 +48,8 @@ class Waiting(Protocol):
     def fail(self, error: OperationError) -> None: ...
 
 
-# Who waits for the outcome, the keys that are latched until then, and the size in the log.
-_Submitted = tuple[Waiting, tuple[bytes, ...], int]
+# Who waits for the outcome, keys that are latched until then, places in the backlog, commit stamp.
+_Submitted = tuple[Waiting, tuple[bytes, ...], int, int]
 
 
 _REQUEST_BYTES: Final = 16
@@ -68,6 +70,7 @@ class Group:
         self, number: int, engine: Engine, clock: GroupClock, *, is_sole_voter: bool = True
     ) -> None:
         self.number = number
+        self.backlog = Backlog()  # all groups of a node are given the same one
         # The node that leads, as far as this one knows; 0 means nobody.
         self.leader = 0
         # Told when a first transaction is gathered; the shell that proposes puts itself here.
@@ -96,8 +99,7 @@ class Group:
         self._clock = clock
         self._take_stamp = clock.stamp
         self.is_sole_voter = is_sole_voter
-        # Who waits for the state to reach an index, and the lowest of these.
-        self._reaching: list[tuple[int, Suspension]] = []
+        self._reaching = Reaching()
         self._head_rows = HeadRows()
         self._position = load_position(engine)
         self._resolver = load_resolver(engine, self._position)
@@ -108,7 +110,8 @@ class Group:
         self._gathered: list[bytes] = []
         self._taken: list[bytes] = []
         self._submitted: dict[bytes, _Submitted] = {}
-        self._submitted_bytes = 0
+        self.unapplied: Sized = self._submitted
+        self._freed = 0
         self._stamped = 0
         self._is_disk_full = False
         self._undecided: deque[tuple[int, int, Sequence[bytes]]] = deque()
@@ -164,14 +167,11 @@ class Group:
 
     def reached(self, index: int) -> Suspension:
         """Await the result: from then on the state holds the entries up to `index`."""
-        reaching = Suspension()
-        if index <= self._position.applied_index:
-            reaching.resume()
-        elif len(self._reaching) >= config.WAITING_READS_MAX:
-            raise Overloaded("too many reads wait for the state to catch up")
-        else:
-            self._reaching.append((index, reaching))
-        return reaching
+        if index > self._position.applied_index:
+            return self._reaching.wait(index)
+        reached = Suspension()
+        reached.resume()
+        return reached
 
     def counter(self, key: bytes) -> int:
         return decode_counter(self._engine.get(key))
@@ -206,10 +206,7 @@ class Group:
             raise NotLed("the group has no leader here")
         if self._is_disk_full:
             raise DiskFull("the engine has no space to apply what is committed")
-        if (
-            len(self._submitted) >= config.UNAPPLIED_TRANSACTIONS_MAX
-            or self._submitted_bytes >= config.UNAPPLIED_BYTES_MAX
-        ):
+        if self.backlog.room <= -config.BACKLOG_PLACES_MAX:
             raise Overloaded("too many transactions wait to be applied")
         self._stamped = stamped = self._take_stamp()
         return applied_ts, stamped
@@ -240,9 +237,9 @@ class Group:
     ) -> None:
         """As `submit`, for a transaction that compiled code has planned and encoded."""
         assert commit_ts == self._stamped, "a transaction is planned and submitted in one step"
-        gathered, size = self._gathered, len(encoded)
-        self._submitted[request] = waiting, latched, size
-        self._submitted_bytes += size
+        gathered, places = self._gathered, 1 + (len(encoded) >> PLACE_BITS)
+        self._submitted[request] = waiting, latched, places, commit_ts
+        self.backlog.room -= places
         gathered.append(encoded)
         if len(gathered) == 1:
             self.on_gathered(self.number)
@@ -292,7 +289,7 @@ class Group:
             for transactions, resolved in decided:
                 self._finish(transactions, resolved.outcomes)
         if self._reaching:
-            self._release_reaching()
+            self._reaching.release(self._position.applied_index)
         if self.is_ready and not self._was_ready:
             self._was_ready = True
             self.on_ready(self)
@@ -327,13 +324,6 @@ class Group:
         self._fail(map(_request_of, untaken), NotLed("the group has another leader"))
         self._fail(list(self._submitted), Unsettled("the group lost its leader"))
 
-    def _release_reaching(self) -> None:
-        applied = self._position.applied_index
-        reached = [waiting for index, waiting in self._reaching if index <= applied]
-        self._reaching = [one for one in self._reaching if one[0] > applied]
-        for waiting in reached:
-            waiting.resume()
-
     def replaced(self) -> None:
         """The engine holds another state, which is a snapshot of the group's leader."""
         assert not self._leads, "a leader needs no snapshot"
@@ -345,12 +335,19 @@ class Group:
         self._resolver = load_resolver(self._engine, self._position)
         self._clock.observe(self._position.commit_ts)
         self.on_lost(self)
-        self._release_reaching()
+        self._reaching.release(self._position.applied_index)
 
     def observe_leading(self, observer: Callable[[], None]) -> Callable[[], None]:
         """Called whenever this node takes the lead, within a turn; the result ends that."""
         self._leading_observers.append(observer)
         return lambda: self._leading_observers.remove(observer)
+
+    def take_burden(self) -> tuple[int, int]:
+        """Places freed since the last call, and the milliseconds that the oldest holder waits."""
+        freed, self._freed = self._freed, 0
+        now = self.now() if self._submitted else 0
+        oldest = next((commit_ts for *_, commit_ts in self._submitted.values()), now)
+        return freed, milliseconds_of(now) - milliseconds_of(oldest)
 
     @property
     def is_waiting(self) -> bool:
@@ -369,14 +366,15 @@ class Group:
     def _finish(self, transactions: Sequence[Transaction], outcomes: Sequence[Outcome]) -> None:
         """Handlers go on in the order of the log, so leader memory follows the applied state."""
         waiting: list[Suspension] = []
-        take, latches = self._submitted.pop, self.latches
+        take, latches, backlog = self._submitted.pop, self.latches, self.backlog
         waited_for = latches.waiting
         for transaction, outcome in zip(transactions, outcomes, strict=True):
             submitted = take(transaction[0], None)
             if submitted is None:
                 continue
-            owner, latched, size = submitted
-            self._submitted_bytes -= size
+            owner, latched, places, _ = submitted
+            backlog.room += places
+            self._freed += places
             if latched:
                 waiting += latches.release(latched)
             if waited_for:
@@ -392,8 +390,8 @@ class Group:
     def _fail(self, requests: Iterable[bytes], error: OperationError) -> None:
         waiting: list[Suspension] = []
         for request in requests:
-            owner, latched, size = self._submitted.pop(request)
-            self._submitted_bytes -= size
+            owner, latched, places, _ = self._submitted.pop(request)
+            self.backlog.room += places
             waiting += self.latches.release((*latched, request))
             owner.fail(error)
         for suspension in waiting:

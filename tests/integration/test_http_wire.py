@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 import uvloop
 
-from fastnode.config import HTTP_BODY_BYTES_MAX, HTTP_HEADER_SECONDS
+from fastnode.config import HTTP_BODY_BYTES_MAX, HTTP_BODY_SECONDS, HTTP_HEADER_SECONDS
 from fastnode.http import server as server_module
 from fastnode.http.exchange import Exchange
 from fastnode.http.http1 import Request
@@ -116,6 +116,33 @@ def test_a_client_that_stops_within_its_head_is_told_and_closed() -> None:
             node.now += HTTP_HEADER_SECONDS + 1
             node.server.sweep()
             assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
+            writer.close()
+
+    scenario(steps)
+
+
+@pytest.mark.parametrize(
+    ("begun", "seconds"),
+    [
+        (GET[:1], HTTP_HEADER_SECONDS),
+        (b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n", HTTP_BODY_SECONDS),
+    ],
+    ids=["head", "body"],
+)
+def test_a_client_that_sends_a_byte_a_second_is_told_and_closed(
+    begun: bytes, seconds: float
+) -> None:
+    async def steps() -> None:
+        async with running() as node:
+            reader, writer = await node.connect()
+            writer.write(begun)
+            for _ in range(int(seconds) + 2):
+                writer.write(b"x")
+                await asyncio.sleep(0.002)
+                node.now += 1
+                node.server.sweep()
+            assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
+            assert node.open == []
             writer.close()
 
     scenario(steps)

@@ -55,8 +55,8 @@ BANNED_CALLS: Final = re.compile(
 SANS_IO: Final = re.compile(
     r"fastnode\.(config|errors|flow|_(keys|core|plan|http|occ|query|sigv4)_ref|queue(\..+)?"
     r"|cluster\.(capabilities|partition_map)"
-    r"|http\.(http1|chunked|identity|sigv4(_\w+)?|\w+_codec|query_\w+|xml_\w+)"
-    r"|store\.(apply|heads|keyspace|latches|records|retry|sums|counters|window)"
+    r"|http\.(http1|chunked|holding|identity|shedding|sigv4(_\w+)?|\w+_codec|query_\w+|xml_\w+)"
+    r"|store\.(apply|backlog|heads|keyspace|latches|records|retry|sums|counters|window)"
     r"|raft\.(driver|lease|conf_change|packets)"
     r"|peers\.(frames|handshake|lanes|offsets))"
 )

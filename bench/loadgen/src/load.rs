@@ -1,19 +1,23 @@
-//! The shell: sockets, the closed loop over them, and the window in which it is measured.
+//! The shell: sockets, the loop over them, and the window in which it is measured.
 //!
-//! A connection sends its next request when an answer frees a place; nothing else wakes it. So the
-//! run is over when nothing is outstanding, and what was sent is answered unless the server failed.
+//! In a closed loop a connection sends its next request when an answer frees a place; nothing else
+//! wakes it. In an open loop the schedule says when, and the connection that has been free the
+//! longest sends. A run is over when nothing is outstanding and nothing will be due, and what was
+//! sent is answered unless the server failed.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, ErrorKind, Read, Write};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use crate::flow::{step_names, Counts, Flow, Step};
-use crate::histogram::Histogram;
+use crate::connection::Connection;
+use crate::flow::{Flow, Step};
 use crate::http;
 use crate::identity::Identities;
-use crate::options::{Group, Kind, Options};
+use crate::options::Options;
+use crate::outcome::Outcome;
+use crate::schedule::{Schedule, PATIENCE};
 use crate::system::{self, Poller};
 
 /// How late the ends of the window may be noticed while the server is silent.
@@ -23,31 +27,6 @@ const GRACE: Duration = Duration::from_secs(5);
 const READ_BYTES: usize = 256 * 1024;
 const FAILURE_BYTES_MAX: usize = 300;
 
-pub struct StepTally {
-    pub name: &'static str,
-    pub latencies: Histogram,
-    pub statuses: BTreeMap<u16, u64>,
-}
-
-pub struct GroupTally {
-    pub kind: Kind,
-    pub connections: usize,
-    pub counts: Counts,
-    pub steps: Vec<StepTally>,
-}
-
-/// Statuses and message counts are of the whole run, latencies and times of the window only.
-pub struct Outcome {
-    pub elapsed_ns: u64,
-    pub client_cpu_ns: u64,
-    pub watched_cpu_ns: u64,
-    pub sent: u64,
-    pub answered: u64,
-    pub connections_lost: u64,
-    pub first_failure: Option<String>,
-    pub groups: Vec<GroupTally>,
-}
-
 pub fn run(options: &Options) -> io::Result<Outcome> {
     system::raise_file_limit()?;
     if let Some(core) = options.core {
@@ -56,8 +35,8 @@ pub fn run(options: &Options) -> io::Result<Outcome> {
     let mut poller = Poller::new()?;
     let mut connections = connect(options, &poller)?;
     let mut load = Load::new(options);
-    for connection in &mut connections {
-        load.refill(connection);
+    for number in 0..connections.len() {
+        load.go_on(&mut connections, number);
     }
     load.drive(&mut poller, &mut connections)?;
     load.finish()
@@ -80,47 +59,6 @@ fn connect(options: &Options, poller: &Poller) -> io::Result<Vec<Connection>> {
     Ok(connections)
 }
 
-struct Connection {
-    /// `None` once the server has closed it.
-    stream: Option<TcpStream>,
-    flow: Flow,
-    group: usize,
-    inbound: Vec<u8>,
-    outbound: Vec<u8>,
-    written: usize,
-    under_way: VecDeque<(Step, Instant)>,
-}
-
-impl Connection {
-    fn new(stream: TcpStream, flow: Flow, group: usize) -> Self {
-        Self {
-            stream: Some(stream),
-            flow,
-            group,
-            inbound: Vec::new(),
-            outbound: Vec::new(),
-            written: 0,
-            under_way: VecDeque::new(),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let Some(stream) = &mut self.stream else {
-            return Ok(());
-        };
-        while self.written < self.outbound.len() {
-            match stream.write(&self.outbound[self.written..]) {
-                Ok(count) => self.written += count,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error),
-            }
-        }
-        self.outbound.clear();
-        self.written = 0;
-        Ok(())
-    }
-}
-
 /// CPU clocks at one moment.
 struct Reading {
     at: Instant,
@@ -138,6 +76,8 @@ struct Load {
     opened: Option<Reading>,
     closed: Option<Reading>,
     outstanding: u64,
+    schedule: Option<Schedule>,
+    free: VecDeque<usize>,
     identities: Identities,
     scratch: Vec<u8>,
     outcome: Outcome,
@@ -145,7 +85,8 @@ struct Load {
 
 impl Load {
     fn new(options: &Options) -> Self {
-        let opens = Instant::now() + options.warmup;
+        let start = Instant::now();
+        let opens = start + options.warmup;
         Self {
             watched: options.watched.clone(),
             depth: options.depth,
@@ -156,17 +97,20 @@ impl Load {
             opened: None,
             closed: None,
             outstanding: 0,
+            schedule: options.rate.map(|rate| Schedule::new(start, rate)),
+            free: VecDeque::new(),
             identities: Identities::new(std::process::id()),
             scratch: vec![0; READ_BYTES],
-            outcome: empty_outcome(&options.groups),
+            outcome: Outcome::empty(&options.groups),
         }
     }
 
     fn drive(&mut self, poller: &mut Poller, connections: &mut [Connection]) -> io::Result<()> {
         let mut ready = Vec::new();
         self.observe(Instant::now())?;
-        while self.outstanding > 0 {
-            match poller.wait(TICK_MS, &mut ready) {
+        self.send_due(connections);
+        while self.outstanding > 0 || self.is_more_due() {
+            match poller.wait(self.wait_ms(), &mut ready) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 result => result?,
             }
@@ -176,8 +120,9 @@ impl Load {
                 break;
             }
             for number in &ready {
-                self.serve(&mut connections[*number])?;
+                self.serve(connections, *number)?;
             }
+            self.send_due(connections);
         }
         if self.closed.is_none() {
             self.closed = Some(self.read_clocks(Instant::now())?);
@@ -211,14 +156,75 @@ impl Load {
         })
     }
 
-    fn serve(&mut self, connection: &mut Connection) -> io::Result<()> {
+    fn is_more_due(&self) -> bool {
+        self.schedule
+            .as_ref()
+            .is_some_and(|schedule| self.budget > 0 && schedule.next() < self.closes)
+    }
+
+    /// Not longer than until the next request is due. What is due already waits for an answer.
+    fn wait_ms(&self) -> i32 {
+        let Some(schedule) = &self.schedule else {
+            return TICK_MS;
+        };
+        let left = schedule.next().saturating_duration_since(Instant::now());
+        if left.is_zero() && self.free.is_empty() {
+            return TICK_MS;
+        }
+        i32::try_from(left.as_millis()).map_or(TICK_MS, |left| left.min(TICK_MS))
+    }
+
+    fn serve(&mut self, connections: &mut [Connection], number: usize) -> io::Result<()> {
+        let connection = &mut connections[number];
         let is_alive = connection.flush().is_ok() && self.read(connection)?;
         if is_alive {
-            self.refill(connection);
+            self.go_on(connections, number);
         } else {
             self.lose(connection);
         }
         Ok(())
+    }
+
+    /// In a closed loop it sends what it can; in an open one it may be called upon.
+    fn go_on(&mut self, connections: &mut [Connection], number: usize) {
+        let connection = &mut connections[number];
+        if self.schedule.is_none() {
+            self.refill(connection);
+            return;
+        }
+        let free = self.depth.saturating_sub(connection.under_way.len());
+        while connection.listed < free {
+            connection.listed += 1;
+            self.free.push_back(number);
+        }
+    }
+
+    fn send_due(&mut self, connections: &mut [Connection]) {
+        let Some(mut schedule) = self.schedule.take() else {
+            return;
+        };
+        let now = Instant::now();
+        while self.budget > 0 && now < self.closes && schedule.next() <= now {
+            let Some(number) = self.free.pop_front() else {
+                break;
+            };
+            let connection = &mut connections[number];
+            connection.listed -= 1;
+            if connection.stream.is_none() {
+                continue;
+            }
+            if let Some(due) = schedule.take(now) {
+                self.send(connection, due);
+            }
+            if connection.flush().is_err() {
+                self.lose(connection);
+            }
+        }
+        // What was due before the end and is not sent by then never will be.
+        let is_over = now >= self.closes;
+        schedule.give_up(if is_over { self.closes + PATIENCE } else { now });
+        self.outcome.unsent = schedule.unsent;
+        self.schedule = Some(schedule);
     }
 
     /// Reads until the socket is empty; a short read shows that without another call.
@@ -278,7 +284,11 @@ impl Load {
         let tally = &mut self.outcome.groups[group].steps[step];
         *tally.statuses.entry(answer.status).or_insert(0) += 1;
         if self.opened.is_some() && self.closed.is_none() {
-            tally.latencies.add(nanoseconds(took));
+            if answer.status == 200 {
+                tally.latencies.add(nanoseconds(took));
+            } else {
+                tally.refused += 1;
+            }
         }
         if answer.status != 200 && self.outcome.first_failure.is_none() {
             let body = &answer.body[..answer.body.len().min(FAILURE_BYTES_MAX)];
@@ -294,19 +304,27 @@ impl Load {
         while connection.under_way.len() < depth
             && (connection.flow.must_send() || self.budget > 0 && now < self.closes)
         {
-            let start = connection.outbound.len();
-            let Some(step) = connection.flow.send(&mut connection.outbound) else {
+            if !self.send(connection, now) {
                 break;
-            };
-            self.identities.renew(&mut connection.outbound[start..]);
-            connection.under_way.push_back((step, now));
-            self.budget = self.budget.saturating_sub(1);
-            self.outstanding += 1;
-            self.outcome.sent += 1;
+            }
         }
         if connection.flush().is_err() {
             self.lose(connection);
         }
+    }
+
+    /// False if the flow has come to its end.
+    fn send(&mut self, connection: &mut Connection, since: Instant) -> bool {
+        let start = connection.outbound.len();
+        let Some(step) = connection.flow.send(&mut connection.outbound) else {
+            return false;
+        };
+        self.identities.renew(&mut connection.outbound[start..]);
+        connection.under_way.push_back((step, since));
+        self.budget = self.budget.saturating_sub(1);
+        self.outstanding += 1;
+        self.outcome.sent += 1;
+        true
     }
 
     fn lose(&mut self, connection: &mut Connection) {
@@ -325,30 +343,6 @@ impl Load {
         self.outcome.client_cpu_ns = closed.own_ns - opened.own_ns;
         self.outcome.watched_cpu_ns = closed.watched_ns - opened.watched_ns;
         Ok(self.outcome)
-    }
-}
-
-fn empty_outcome(groups: &[Group]) -> Outcome {
-    let step = |name: &&'static str| StepTally {
-        name,
-        latencies: Histogram::new(),
-        statuses: BTreeMap::new(),
-    };
-    let group = |group: &Group| GroupTally {
-        kind: group.kind,
-        connections: group.connections,
-        counts: Counts::default(),
-        steps: step_names(group.kind).iter().map(step).collect(),
-    };
-    Outcome {
-        elapsed_ns: 0,
-        client_cpu_ns: 0,
-        watched_cpu_ns: 0,
-        sent: 0,
-        answered: 0,
-        connections_lost: 0,
-        first_failure: None,
-        groups: groups.iter().map(group).collect(),
     }
 }
 

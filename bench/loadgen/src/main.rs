@@ -1,17 +1,21 @@
 //! The load generator of the whole-node benchmark: options in, load out, one JSON line on stdout.
 //!
 //! `options` says what to do, `load` does it over sockets (`system` holds the system calls),
-//! `flow` decides what a connection sends next, `identity` makes each request a call of its own,
-//! `signing` (over `sha256`) signs what is filled in, `http` and `histogram` are pure, `report` prints.
+//! `flow` decides what a connection sends next, `schedule` when if the loop is open, `identity`
+//! makes each request a call of its own, `signing` (over `sha256`) signs what is filled in, `http`
+//! and `histogram` are pure, `report` prints.
 //! Exit codes: 0 the load ran, 1 it could not run, 2 the options make no sense.
 
+mod connection;
 mod flow;
 mod histogram;
 mod http;
 mod identity;
 mod load;
 mod options;
+mod outcome;
 mod report;
+mod schedule;
 mod sha256;
 mod signing;
 mod system;

@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-pub const CONNECTIONS_MAX: usize = 4096;
+pub const CONNECTIONS_MAX: usize = 16_384;
 pub const DEPTH_MAX: usize = 64;
 pub const SECONDS_MAX: f64 = 3600.0;
 pub const COUNT_MAX: u64 = 1_000_000_000;
+pub const RATE_MAX: u64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -31,6 +32,8 @@ pub struct Options {
     pub warmup: Duration,
     pub count: Option<u64>,
     pub depth: usize,
+    /// Requests per second of an open loop; without it the loop is closed.
+    pub rate: Option<u64>,
     pub core: Option<usize>,
     pub watched: Vec<i32>,
     pub stop_empty: u32,
@@ -46,6 +49,7 @@ pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Options, String>
         warmup: Duration::ZERO,
         count: None,
         depth: 1,
+        rate: None,
         core: None,
         watched: Vec::new(),
         stop_empty: 0,
@@ -60,6 +64,7 @@ pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Options, String>
             "--warmup" => options.warmup = seconds(&value)?,
             "--count" => options.count = Some(number(&name, &value, 1, COUNT_MAX)?),
             "--depth" => options.depth = number(&name, &value, 1, DEPTH_MAX)?,
+            "--rate" => options.rate = Some(number(&name, &value, 1, RATE_MAX)?),
             "--core" => options.core = Some(number(&name, &value, 0, 1023)?),
             "--watch-pid" => options.watched.push(number(&name, &value, 1, i32::MAX)?),
             "--stop-empty" => options.stop_empty = number(&name, &value, 1, u32::MAX)?,
@@ -79,6 +84,9 @@ fn check(options: Options) -> Result<Options, String> {
     }
     if options.duration.is_zero() {
         return Err("--seconds is missing: a run is always bounded in time".into());
+    }
+    if options.rate.is_some() && options.groups.iter().any(|group| group.kind != Kind::Cycle) {
+        return Err("--rate sets the pace of requests that depend on no answer: --cycle".into());
     }
     if options.count.is_some() && !options.warmup.is_zero() {
         return Err("--count measures every request, so it takes no --warmup".into());
@@ -168,8 +176,11 @@ mod tests {
         for excess in [
             "--seconds 3601",
             "--seconds nan",
-            "--cycle 4093:f",
+            "--cycle 16381:f",
             "--depth 65",
+            "--rate 0",
+            "--rate 1000001",
+            "--rate 1 --consume 1:f",
         ] {
             assert!(parsed(&format!("{fits} {excess}")).is_err(), "{excess}");
         }

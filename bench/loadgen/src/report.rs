@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::load::{GroupTally, Outcome, StepTally};
 use crate::options::Kind;
+use crate::outcome::{GroupTally, Outcome, StepTally};
 
 pub fn render(outcome: &Outcome) -> String {
     let groups: Vec<String> = outcome.groups.iter().map(render_group).collect();
@@ -12,12 +12,13 @@ pub fn render(outcome: &Outcome) -> String {
         .as_deref()
         .map_or("null".into(), quote);
     format!(
-        "{{\"elapsed_s\":{},\"client_cpu_s\":{},\"watched_cpu_s\":{},\"sent\":{},\"answered\":{},\
-         \"connections_lost\":{},\"first_failure\":{failure},\"groups\":[{}]}}",
+        "{{\"elapsed_s\":{},\"client_cpu_s\":{},\"watched_cpu_s\":{},\"sent\":{},\"unsent\":{},\
+         \"answered\":{},\"connections_lost\":{},\"first_failure\":{failure},\"groups\":[{}]}}",
         outcome.elapsed_ns as f64 / 1e9,
         outcome.client_cpu_ns as f64 / 1e9,
         outcome.watched_cpu_ns as f64 / 1e9,
         outcome.sent,
+        outcome.unsent,
         outcome.answered,
         outcome.connections_lost,
         groups.join(",")
@@ -48,10 +49,11 @@ fn render_step(step: &StepTally) -> String {
         .map(|(status, count)| format!("\"{status}\":{count}"))
         .collect();
     format!(
-        "{{\"name\":\"{}\",\"measured\":{},\"statuses\":{{{}}},\"p50_us\":{},\"p99_us\":{},\
-         \"p999_us\":{},\"max_us\":{}}}",
+        "{{\"name\":\"{}\",\"measured\":{},\"refused\":{},\"statuses\":{{{}}},\"p50_us\":{},\
+         \"p99_us\":{},\"p999_us\":{},\"max_us\":{}}}",
         step.name,
         step.latencies.count(),
+        step.refused,
         statuses.join(","),
         microseconds(step.latencies.percentile(500)),
         microseconds(step.latencies.percentile(990)),

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from fastnode.cluster.courier import FORWARDED
-from fastnode.errors import Unavailable
+from fastnode.errors import Overloaded, Unavailable
 from fastnode.queue import api
 from fastnode.queue.caller import Call, Caller
 from fastnode.queue.errors import SqsError
@@ -171,6 +171,27 @@ def test_shape_text_and_retry_after_of_an_error_travel(node: int) -> None:
         world.send(node, "q", "m")
     assert caught.value.row.shape == "RequestThrottled"
     assert caught.value.retry_after_seconds == 5
+
+
+def test_a_leader_without_room_turns_away_what_others_send_and_deletes_last() -> None:
+    world = ClusterWorld(groups=1)
+    world.create(1, "q")
+    world.send(2, "q", "m")
+    pending = world.begin(2, "ReceiveMessage", receive_request("q"))
+    world.settle()
+    (message,) = answer_of(pending).messages
+    backlog = world.nodes[1].groups[0].backlog
+    backlog.room = 0
+    refused = world.begin(2, "SendMessage", api.SendMessageRequest("q", "m"))
+    deleted = world.begin(2, "DeleteMessage", api.DeleteMessageRequest("q", message.receipt_handle))
+    world.settle()
+    assert isinstance(refused.error, Overloaded)
+    assert deleted.is_done and deleted.error is None
+    assert world.counts(1, "q") == (0, 0, 0)
+    backlog.room = -backlog.limit
+    deleted = world.begin(2, "DeleteMessage", api.DeleteMessageRequest("q", message.receipt_handle))
+    world.settle()
+    assert isinstance(deleted.error, Overloaded)
 
 
 class Asking(Call):

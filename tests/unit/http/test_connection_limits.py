@@ -4,9 +4,9 @@ import pytest
 
 from fastnode.config import (
     HTTP_ANSWER_SECONDS,
+    HTTP_ARRIVING_BYTES_MAX,
     HTTP_BODY_SECONDS,
     HTTP_HEADER_SECONDS,
-    HTTP_HELD_BYTES_MAX,
     HTTP_IDLE_SECONDS,
     HTTP_PIPELINE_MAX,
     HTTP_WRITE_BUFFER_BYTES_MAX,
@@ -198,12 +198,12 @@ CHUNKED_HEAD = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\
 
 def crowd(node: Node) -> list[tuple[Connection, FakeTransport]]:
     """As many half-sent large requests as the node keeps."""
-    clients = [node.connect() for _ in range(HTTP_HELD_BYTES_MAX // HALF_BODY)]
+    clients = [node.connect() for _ in range(HTTP_ARRIVING_BYTES_MAX // HALF_BODY)]
     body = bytes(HALF_BODY)
     for connection, _ in clients:
         connection.data_received(LARGE_HEAD)
         connection.data_received(body)
-    assert node.server.held_bytes == HTTP_HELD_BYTES_MAX
+    assert node.server.crowd.arriving_bytes == HTTP_ARRIVING_BYTES_MAX
     return clients
 
 
@@ -215,10 +215,10 @@ def test_one_large_request_too_many_is_told_to_come_back(head: bytes) -> None:
     connection.data_received(head)
     connection.data_received(bytes(HALF_BODY))
     assert transport.written.startswith(b"HTTP/1.1 503 ")
-    assert node.server.held_bytes == HTTP_HELD_BYTES_MAX
+    assert node.server.crowd.arriving_bytes == HTTP_ARRIVING_BYTES_MAX
     clients[0][0].data_received(bytes(HALF_BODY))
     assert len(node.open) == 1, "those who came before are served"
-    assert node.server.held_bytes == HTTP_HELD_BYTES_MAX - HALF_BODY
+    assert node.server.crowd.arriving_bytes == HTTP_ARRIVING_BYTES_MAX - HALF_BODY
 
 
 def test_small_requests_pass_through_the_crowd() -> None:
@@ -234,7 +234,7 @@ def test_whoever_goes_away_makes_room() -> None:
     node = Node()
     for connection, _ in crowd(node):
         connection.connection_lost(None)
-    assert node.server.held_bytes == 0
+    assert node.server.crowd.arriving_bytes == 0
 
 
 def test_a_body_in_tiny_pieces_arrives_whole() -> None:
@@ -245,4 +245,4 @@ def test_a_body_in_tiny_pieces_arrives_whole() -> None:
     for at in range(0, len(body), 2):
         connection.data_received(body[at : at + 2])
     assert node.open[0][0].body == body
-    assert node.server.held_bytes == 0
+    assert node.server.crowd.arriving_bytes == 0

@@ -8,9 +8,9 @@ from fastnode.http import server as server_module
 from tests.unit.http.http_fakes import Node, get
 
 
-def test_one_connection_too_many_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "HTTP_CONNECTIONS_MAX", 2)
+def test_one_connection_too_many_is_told_so() -> None:
     node = Node()
+    node.server.connections_max = 2
     kept = [node.connect() for _ in range(2)]
     connection, transport = node.connect()
     assert transport.written.startswith(b"HTTP/1.1 503 ")

@@ -132,10 +132,8 @@ def test_a_refused_entry_frees_its_latches_and_tells_everybody(member: Member) -
     assert member.engine.get(b"k") == b"2"
 
 
-def test_too_much_unapplied_work_is_refused_before_it_costs_anything(
-    member: Member, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(config, "UNAPPLIED_TRANSACTIONS_MAX", 3)
+def test_too_much_unapplied_work_is_refused_before_it_costs_anything(member: Member) -> None:
+    member.group.backlog.room = 3 - config.BACKLOG_PLACES_MAX
     for n in range(3):
         member.put(b"k%d" % n, b"v")
     with pytest.raises(Overloaded):
