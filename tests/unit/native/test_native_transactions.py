@@ -152,11 +152,11 @@ def test_writes_that_landed_are_handed_on_by_their_kind(
         added,
     )
     landed = [write for lands, writes in drawn if lands for write in writes]
-    puts, aside = (native.PUT, native.FRESH_PUT), (native.TOUCH, native.ADD)
+    unguarded = {native.FRESH_PUT: native.PUT, native.FRESH_DELETE: native.DELETE}
     plain = [
-        (native.PUT if kind in puts else kind, key, value)
+        (unguarded.get(kind, kind), key, value)
         for kind, key, value in landed
-        if kind not in aside
+        if kind not in (native.TOUCH, native.ADD)
     ]
     assert sorted(handed) == sorted(plain)
     # In the log's order: the marks, what is neither put nor mark, and everything of one key.
