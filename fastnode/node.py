@@ -6,7 +6,7 @@ what a request means.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -80,7 +80,7 @@ class Node:
         self.capabilities = advertised(settings.without_capability)
         self._clock, self._ids = SystemClock(), SystemIdSource()
         self._proof = proof
-        self.engines = _open_engines(data)
+        self.engines = open_engines(data, range(data.groups), EngineShared())
         self.groups = [
             Group(number, engine, GroupClock(self._clock, self._now_ns), is_sole_voter=False)
             for number, engine in enumerate(self.engines)
@@ -336,11 +336,10 @@ class Node:
         return free - reserve_bytes(total)
 
 
-def _open_engines(data: DataDir) -> list[RocksEngine]:
-    shared = EngineShared()
+def open_engines(data: DataDir, groups: Iterable[int], shared: EngineShared) -> list[RocksEngine]:
     engines: list[RocksEngine] = []
     try:
-        for number in range(data.groups):
+        for number in groups:
             recover_swap(data.group_path(number))
             engines.append(RocksEngine(data.group_path(number), shared))
     except EngineError as error:

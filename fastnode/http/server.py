@@ -36,11 +36,15 @@ class HttpServer:
     def connection_count(self) -> int:
         return len(self._connections)
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; returns the bound address. Raises OSError if it cannot be bound."""
+    async def start(self, host: str, port: int, *, is_shared: bool = False) -> tuple[str, int]:
+        """Listen; returns the bound address. Raises OSError if it cannot be bound. `is_shared`:
+        other processes of this node listen there too, and the system chooses among them.
+        """
         assert self._listener is None, "a server starts once"
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self.accept, host, port, backlog=_BACKLOG)
+        self._listener = await loop.create_server(
+            self.accept, host, port, backlog=_BACKLOG, reuse_port=is_shared
+        )
         self._sweep_forever(loop)
         address = self._listener.sockets[0].getsockname()
         return (address[0], address[1])
