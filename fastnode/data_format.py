@@ -21,7 +21,7 @@ _FORMAT_BYTES_MAX: Final = 64 * 1024
 _IDENTITY_MATCH: Final = re.compile(r"[0-9a-f]{32}").fullmatch
 
 
-class Format(msgspec.Struct, frozen=True, kw_only=True):
+class Format(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The contents of `FORMAT`; readers of a newer format rely on `format` staying where it is."""
 
     format: int

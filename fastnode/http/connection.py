@@ -9,8 +9,7 @@ not read its answers or has too many requests open.
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from fastnode.config import (
     HTTP_ANSWER_SECONDS,
@@ -22,6 +21,7 @@ from fastnode.config import (
     HTTP_WRITE_BUFFER_BYTES_MAX,
 )
 from fastnode.http.exchange import Exchange
+from fastnode.http.host import Host
 from fastnode.http.http1 import BETWEEN, CONTINUE, Refused, Request, RequestParser, Stage
 from fastnode.http.response import (
     CONTINUE_RESPONSE,
@@ -42,31 +42,18 @@ _STAGE_SECONDS: Final = {
 _CROWDED: Final = Refused(503, "too many large requests at a time")
 _TIMED_OUT: Final = Refused(408, "the request took too long to arrive")
 
-Respond = Callable[[Request, Exchange], None]
-
-
-class Host(Protocol):
-    """What a connection needs from its server. `coarse_now` is at most one sweep old: nobody reads
-    a clock here. `held_bytes` is what all connections have of requests that are not complete.
-    """
-
-    respond: Respond
-    coarse_now: float
-    held_bytes: int
-    is_draining: bool
-
-    def forget(self, connection: "Connection") -> None: ...
-
 
 class Connection(asyncio.Protocol):
     """The protocol object of one accepted socket."""
 
     __slots__ = (
         "_alone",
+        "_first_bytes",
         "_held_bytes",
         "_host",
         "_is_corked",
         "_is_full",
+        "_is_moving",
         "_is_over",
         "_is_reading",
         "_is_write_paused",
@@ -92,6 +79,9 @@ class Connection(asyncio.Protocol):
         self._held_bytes = 0
         self.deadline = math.inf
         self.has_ended = False  # the client will send nothing more
+        # What came until the first request was complete, where that decides who serves it.
+        self._first_bytes: list[bytes] | None = None if host.mover is None else []
+        self._is_moving = False  # another process may have it by now
         self._is_corked = False  # answers are collected until the end of a burst
         self._is_full = False  # requests may be left in the parser
         self._is_over = False  # the last answer is written
@@ -110,8 +100,12 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._is_over:
             return
+        if self._first_bytes is not None:
+            self._first_bytes.append(data)
         request = None if self._pending else self._parser.take_whole(data)
         if request is not None and request.method == b"POST" and request.http_version == "1.1":
+            if self._first_bytes is not None and self._leaves(request):
+                return
             self._stage = BETWEEN
             self.deadline = self._owed_until = self._host.coarse_now + HTTP_ANSWER_SECONDS
             self._alone = exchange = Exchange(self, request)
@@ -167,7 +161,20 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        return not self._pending and self._parser.stage is BETWEEN
+        return not self._pending and not self._is_moving and self._parser.stage is BETWEEN
+
+    def moved(self) -> None:
+        """Another process has the socket. Closing our end of it tells the client nothing."""
+        self.close()
+
+    def stay(self, received: bytes) -> None:
+        """It could not be moved, and goes on as if nobody had tried."""
+        self._is_moving = False
+        if not self._is_over:
+            self._set_reading()
+            self._parser.feed(received)
+            self._advance()
+            self._count_held()
 
     def on_answer(self, exchange: Exchange) -> None:
         if exchange is self._alone and not self._host.is_draining:
@@ -237,6 +244,28 @@ class Connection(asyncio.Protocol):
 
     # --- the two directions ---------------------------------------------------------------------
 
+    def _leaves(self, request: Request) -> bool:
+        """Whether the connection goes to another process, which its first request decides, before
+        anything is answered.
+        """
+        received, self._first_bytes = b"".join(self._first_bytes or ()), None
+        mover, transport = self._host.mover, self._transport
+        assert mover is not None and transport is not None
+        owner = mover.owner_of(request)
+        if owner is None or transport.get_write_buffer_size() or self.has_ended:
+            return False
+        # What arrives from now on stays in the kernel, for whoever has the socket then.
+        self._is_moving = True
+        self._set_reading()
+        if not mover.move(self, transport, owner, received):
+            self._is_moving = False
+            self._set_reading()
+            return False
+        self._owes_continue = False
+        self._parser = RequestParser()
+        self._count_held()
+        return True
+
     def _advance(self) -> None:
         """Take requests and write answers in turn until neither can go on."""
         while not self._is_over:
@@ -249,7 +278,8 @@ class Connection(asyncio.Protocol):
         self._set_deadline()
 
     def _is_blocked(self) -> bool:
-        return self._is_write_paused or len(self._pending) >= HTTP_PIPELINE_MAX
+        is_away = self._is_write_paused or self._is_moving
+        return is_away or len(self._pending) >= HTTP_PIPELINE_MAX
 
     def _take_requests(self) -> None:
         next_event, pending = self._parser.next_event, self._pending
@@ -260,6 +290,9 @@ class Connection(asyncio.Protocol):
                 self._is_full = False
                 break
             if type(event) is Request:
+                if self._first_bytes is not None and self._leaves(event):
+                    self._is_full = False
+                    break
                 self._stage = BETWEEN
                 self._owes_continue = False
                 exchange = Exchange(self, event)

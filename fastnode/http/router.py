@@ -79,13 +79,30 @@ class Router:
             return
         if self._lane.take(request, exchange):
             return
-        if is_json(request):
-            self._run(self._json, request, exchange)
-        elif request.method in METHODS:
-            codec = self._query_json if prefers_json(request) else self._query
+        codec = self._codec_of(request)
+        if codec is not None:
             self._run(codec, request, exchange)
         else:
             exchange.reply(405, _ALLOW + TEXT, b"method not allowed\n")
+
+    def _codec_of(self, request: Request) -> Codec | None:
+        if is_json(request):
+            return self._json
+        if request.method not in METHODS:
+            return None
+        return self._query_json if prefers_json(request) else self._query
+
+    def read(self, request: Request) -> tuple[Caller, Operation, Any] | None:
+        """Who asks for what, without an effect. None for what is refused, or is no call."""
+        codec = self._codec_of(request)
+        if codec is None:
+            return None
+        try:
+            caller = self._admitted(request)
+            operation = _reached(codec, caller, request)
+            return caller, operation, codec.decode(operation, request)
+        except SqsError:
+            return None
 
     def _is_health(self, request: Request, exchange: Exchange) -> bool:
         health = self._health if PATH_MARK in request.target else None

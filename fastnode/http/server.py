@@ -6,11 +6,13 @@ is in `respond`.
 """
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import Final
 
 from fastnode.config import DRAIN_SECONDS, HTTP_CONNECTIONS_MAX
-from fastnode.http.connection import Connection, Respond
+from fastnode.http.connection import Connection
+from fastnode.http.host import Mover, Respond
 from fastnode.http.http1 import Refused
 
 SWEEP_SECONDS: Final = 1.0
@@ -23,11 +25,14 @@ class HttpServer:
 
     def __init__(self, respond: Respond, *, now: Callable[[], float]) -> None:
         self.respond = respond
+        # Set before it starts, where several processes of a node share its address.
+        self.mover: Mover | None = None
         self.coarse_now = now()
         self.is_draining = False
         self.held_bytes = 0
         self._now = now
         self._connections: set[Connection] = set()
+        self._adopting: set[asyncio.Task[None]] = set()
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Event | None = None
@@ -54,6 +59,20 @@ class HttpServer:
         connection = _RefusedConnection(self) if is_full else Connection(self)
         self._connections.add(connection)
         return connection
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes connections from other processes."""
+        return not self.is_draining and len(self._connections) < HTTP_CONNECTIONS_MAX
+
+    def adopt(self, accepted: socket.socket, received: bytes) -> None:
+        """Serve a connection that another process has accepted, and has received so much of."""
+        connection = _AdoptedConnection(self, received)
+        self._connections.add(connection)
+        loop = asyncio.get_running_loop()
+        adopting = loop.create_task(_connect(loop, connection, accepted))
+        self._adopting.add(adopting)
+        adopting.add_done_callback(self._adopting.discard)
 
     def forget(self, connection: Connection) -> None:
         self._connections.discard(connection)
@@ -98,6 +117,33 @@ class HttpServer:
     def _sweep_forever(self, loop: asyncio.AbstractEventLoop) -> None:
         self.sweep()
         self._sweeper = loop.call_later(SWEEP_SECONDS, self._sweep_forever, loop)
+
+
+async def _connect(
+    loop: asyncio.AbstractEventLoop, connection: Connection, accepted: socket.socket
+) -> None:
+    try:
+        await loop.connect_accepted_socket(lambda: connection, accepted)
+    except OSError:
+        # The client has gone meanwhile.
+        accepted.close()
+        connection.connection_lost(None)
+
+
+class _AdoptedConnection(Connection):
+    """It begins with what another process has received, and stays."""
+
+    __slots__ = ("_received",)
+
+    def __init__(self, host: HttpServer, received: bytes) -> None:
+        super().__init__(host)
+        self._first_bytes = None
+        self._received = received
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        received, self._received = self._received, b""
+        self.data_received(received)
 
 
 class _RefusedConnection(Connection):

@@ -36,6 +36,7 @@ from fastnode.serve import (
     request_ids_of,
 )
 from fastnode.workers.control import Begin, Control, Drain, Drained, Failed, Ready, Stop
+from fastnode.workers.mover import WorkerMover
 from fastnode.workers.worker_admin import AdminPages
 from fastnode.workers.worker_node import WorkerNode
 
@@ -105,7 +106,7 @@ class _Worker:
         self._node = node = WorkerNode(settings, data, begin.worker, self._admin.services)
         self._admin.node = node
         health = Health(node.capabilities, lambda: node.is_ready)
-        self._router = Router(
+        router = Router(
             OPERATIONS,
             node.service,
             identity,
@@ -114,7 +115,9 @@ class _Worker:
             health,
             node.dispatcher.handle,
         )
-        self._sqs = HttpServer(self._router.respond, now=loop.time)
+        self._sqs = HttpServer(router.respond, now=loop.time)
+        self._sqs.mover = self._mover = WorkerMover(node, router, self._sqs)
+        node.more_metrics = self._mover.metrics
         self._admin_server = HttpServer(self._admin.respond, now=loop.time)
         self._sweeper = Sweeper(node.service, LoopAlarm(loop))
         self._background: list[asyncio.Task[None]] = []
@@ -126,6 +129,7 @@ class _Worker:
         own: list[str] = []
         gate = PartitionGate(node.capabilities, node.placement, lambda: poll(own, HTFIFO), log)
         node.service.partition_gate = gate.admit
+        self._mover.start()
         await node.meet()
         calm_garbage_collector()
         self.sqs_url = await listen(self._sqs, settings.listen, "--listen", is_shared=True)
@@ -153,6 +157,7 @@ class _Worker:
         self._sweeper.stop()
         self._node.service.end_polls()
         await self._sqs.drain()
+        self._mover.close()
         self._admin_server.close()
 
     async def stop(self) -> None:

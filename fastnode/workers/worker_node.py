@@ -92,7 +92,7 @@ class WorkerNode:
             {**self._services(), **services},
             self._clock,
             on_up=self._sibling_is_up,
-            on_down=lambda _worker: None,
+            on_down=self._sibling_is_down,
         )
         self.courier = Courier(sibling_id(worker), self.siblings, loop.time, LoopAlarm(loop))
         self._followers = {
@@ -104,6 +104,10 @@ class WorkerNode:
         self.dispatcher = Dispatcher(self.service, self.courier)
         self.dispatcher.is_alone = False
         self.part_worker = PartWorker(self.service)
+        # Told of a sibling that can be reached again, or not any more.
+        self.on_sibling_up: Callable[[int], None] = lambda _worker: None
+        self.on_sibling_down: Callable[[int], None] = lambda _worker: None
+        self.more_metrics: Callable[[], Mapping[str, float]] = dict
         self._changed: dict[int, None] = {}
         self._executed = 0
         for group in self.own:
@@ -175,6 +179,7 @@ class WorkerNode:
             "fastnode_log_bytes": status["log_bytes"],
             "fastnode_log_repaired_bytes": status["repaired_bytes"],
             "fastnode_calls_for_siblings_total": self._executed,
+            **self.more_metrics(),
             **self.service.fanout.metrics(),
             **retry_metrics(self.service.gates, self.own),
         }
@@ -229,7 +234,11 @@ class WorkerNode:
         for follower in self._followers.values():
             if follower.group.leader == sibling_id(worker):
                 follower.follow()
+        self.on_sibling_up(worker)
         self.courier.look_again()
+
+    def _sibling_is_down(self, worker: int) -> None:
+        self.on_sibling_down(worker)
 
     def _note_change(self, group: int) -> None:
         """Siblings learn of all changes of a turn together."""

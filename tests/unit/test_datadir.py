@@ -78,10 +78,6 @@ def test_format_file_says_what_the_directory_is(created: DataDir, path: Path) ->
         "groups": 3,
         "created_by": fastnode.__version__,
         "incarnation": created.incarnation.hex(),
-        "members": {},
-        "founders": [],
-        "workers": 1,
-        "log_epoch": 0,
     }
     assert len(bytes.fromhex(created.cluster_id)) == len(created.incarnation) == 16
     assert not (path / "FORMAT.tmp").exists()
