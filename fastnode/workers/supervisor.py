@@ -7,7 +7,6 @@ the last of them has ended. It keeps the listening addresses too, for a worker t
 import asyncio
 import contextlib
 import logging
-import os
 import signal
 import socket
 import sys
@@ -17,11 +16,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from fastnode.datadir import DataDir, open_data_dir
+from fastnode.datadir import DataDir
 from fastnode.errors import FastnodeError, StartError, UsageError
 from fastnode.option_values import Address
 from fastnode.settings import Settings
-from fastnode.workers.assignment import worker_count
 from fastnode.workers.backoff import BackOff, end_text
 from fastnode.workers.control import (
     Begin,
@@ -33,7 +31,6 @@ from fastnode.workers.control import (
     Stop,
     open_control,
 )
-from fastnode.workers.log_move import move_logs
 
 # How long workers may take to answer what they took, and to end; together below ten seconds.
 DRAIN_SECONDS: Final = 8.5
@@ -41,28 +38,21 @@ STOP_SECONDS: Final = 1.2
 log: Final = logging.getLogger("fastnode")
 
 
-async def supervise(settings: Settings, *, on_ready: Callable[[str, str], None]) -> None:
+async def supervise(
+    settings: Settings, data: DataDir, workers: int, *, on_ready: Callable[[str, str], None]
+) -> None:
     """Run a node of several workers until SIGTERM or SIGINT; `StartError` or `UsageError` if it
-    cannot start.
+    cannot start. The directory is laid out for them.
     """
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    data = open_data_dir(settings)
-    try:
-        workers = worker_count(settings.workers, available_cores(), data.groups)
-        await asyncio.to_thread(move_logs, data, workers)
-        with _reserved(settings.listen, "--listen") as listen:
-            with _reserved(settings.admin, "--admin") as admin:
-                bound = replace(settings, listen=listen, admin=admin, workers=workers)
-                await _Supervisor(bound, data, stopping).run(on_ready)
-    finally:
-        data.close()
-
-
-def available_cores() -> int:
-    return len(os.sched_getaffinity(0))
+    data.mark_started()
+    with _reserved(settings.listen, "--listen") as listen:
+        with _reserved(settings.admin, "--admin") as admin:
+            bound = replace(settings, listen=listen, admin=admin, workers=workers)
+            await _Supervisor(bound, data, stopping).run(on_ready)
 
 
 class _Supervisor:
@@ -104,10 +94,10 @@ class _Supervisor:
         return first.sqs_url, first.admin_url
 
     def _hear_ready(self, worker: int, ready: Ready) -> None:
-        if self._first_ready[worker].done():
-            log.info("a worker serves again", extra={"worker": worker})
-        else:
+        if not self._first_ready[worker].done():
             self._first_ready[worker].set_result(ready)
+        elif self._is_serving:
+            log.info("a worker serves again", extra={"worker": worker})
 
     async def _keep(self, worker: int) -> None:
         """Until the node stops. A worker that cannot start at all ends the node."""
@@ -144,7 +134,10 @@ class _Supervisor:
         """
         log.info("stopping")
         for child in self._children.values():
-            child.say(Drain())
+            if self._is_serving:
+                child.say(Drain())
+            else:
+                child.signal(signal.SIGKILL)
         drained = [asyncio.ensure_future(child.over()) for child in self._children.values()]
         if drained:
             await asyncio.wait(drained, timeout=DRAIN_SECONDS)

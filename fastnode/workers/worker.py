@@ -101,7 +101,6 @@ class _Worker:
         self.sqs_url = self.admin_url = ""
         identity = identity_settings(settings)
         data = adopt_data_dir(Path(begin.data_path), begin.lock_descriptor)
-        self._data = data
         self._admin = AdminPages(settings, data)
         self._node = node = WorkerNode(settings, data, begin.worker, self._admin.services)
         self._admin.node = node
@@ -125,7 +124,6 @@ class _Worker:
     async def start(self) -> None:
         settings, node = self._settings, self._node
         await node.start()
-        self._data.mark_started()
         own: list[str] = []
         gate = PartitionGate(node.capabilities, node.placement, lambda: poll(own, HTFIFO), log)
         node.service.partition_gate = gate.admit

@@ -47,7 +47,7 @@ from fastnode.workers.siblings import Siblings, SocketPaths
 # Service of a link: metadata of a group have changed.
 CHANGED: Final = 17
 # How long a worker that starts waits for its siblings before it serves without them.
-MEET_SECONDS: Final = 5.0
+MEET_SECONDS: Final = 10.0
 # How long it waits for figures of its siblings.
 ASK_SECONDS: Final = 2.0
 log: Final = logging.getLogger("fastnode")
@@ -110,6 +110,9 @@ class WorkerNode:
         self.more_metrics: Callable[[], Mapping[str, float]] = dict
         self._changed: dict[int, None] = {}
         self._executed = 0
+        self._all_linked = asyncio.Event()
+        if data.workers == 1:
+            self._all_linked.set()
         for group in self.own:
             place = place_of(group.number, data.workers)
             group.on_gathered = partial(_ignoring_number, self._runtime.gathered, place)
@@ -145,15 +148,13 @@ class WorkerNode:
         nobody from serving.
         """
         await self.siblings.start()
-        copies = [as_future(follower.refresh()) for follower in self._followers.values()]
-        if not copies:
-            return
-        _, late = await asyncio.wait(copies, timeout=MEET_SECONDS)
-        for one in copies:
-            if one in late:
-                one.cancel()
-            elif one.exception() is not None:
-                log.warning("a worker could not be asked: %s", one.exception())
+        try:
+            async with asyncio.timeout(MEET_SECONDS):
+                await self._all_linked.wait()
+                copies = [as_future(follower.refresh()) for follower in self._followers.values()]
+                await asyncio.gather(*copies, return_exceptions=True)
+        except TimeoutError:
+            log.warning("not all workers can be reached; serving without them")
 
     async def stop(self) -> None:
         await self.upkeep.flush_all()
@@ -234,6 +235,8 @@ class WorkerNode:
         for follower in self._followers.values():
             if follower.group.leader == sibling_id(worker):
                 follower.follow()
+        if self.siblings.are_all_linked:
+            self._all_linked.set()
         self.on_sibling_up(worker)
         self.courier.look_again()
 
