@@ -69,10 +69,15 @@ def echo_server(core: int | None) -> Iterator[Server]:
 
 @contextmanager
 def node(
-    data_directory: Path, core: int | None, command: Sequence[str] = NODE_COMMAND
+    data_directory: Path,
+    core: int | None,
+    command: Sequence[str] = NODE_COMMAND,
+    flags: Sequence[str] = (),
 ) -> Iterator[Server]:
-    """A real durable node on free ports; `command` is what stands before `run`."""
-    arguments = ["--data-dir", str(data_directory)]
+    """A real durable node on free ports; `command` is what stands before `run`, `flags` are what
+    it is told besides.
+    """
+    arguments = ["--data-dir", str(data_directory), *flags]
     arguments += ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--raft", "127.0.0.1:0"]
     with started([*command, "run", *arguments], core) as (process, line, seconds):
         match = READY_LINE.match(line)

@@ -6,15 +6,15 @@ in it may be a moment old, and after a barrier it is not.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Final, Protocol
 
 from fastnode import config
 from fastnode.clock import GroupClock
 from fastnode.cluster.call_codec import DONE, decode_error
-from fastnode.cluster.courier import Courier
 from fastnode.errors import NotLed, OperationError, Overloaded
 from fastnode.flow import Suspension, start
 from fastnode.native import Transaction
+from fastnode.queue.long_poll import Alarm
 from fastnode.store.apply import Outcome, Position
 from fastnode.store.engine import Engine
 from fastnode.store.group import Group
@@ -24,7 +24,7 @@ from fastnode.workers import changes
 from fastnode.workers.changes import Asked, Changes, Range, Rows, Told
 
 # Service of a link between workers, beside those of `cluster/courier.py`.
-MIRROR = 16
+MIRROR: Final = 16
 
 
 class OwnGroup(Group):
@@ -103,22 +103,33 @@ class MirrorGroup(Group):
         self._release_reaching()
 
 
+class Carrier(Protocol):
+    """The way to whoever leads a group: a `Courier`."""
+
+    async def carry(self, group: Group, service: int, payload: bytes) -> tuple[int, bytes]: ...
+
+
 class Follower:
     """Brings one mirror up to date. Whoever asks while it is being done waits for the next time:
     what is on its way may have been looked up before.
     """
 
-    def __init__(self, group: MirrorGroup, courier: Courier) -> None:
+    def __init__(self, group: MirrorGroup, courier: Carrier, alarm: Alarm) -> None:
         self.group = group
         self.has_copy = False
         self._courier = courier
+        self._alarm = alarm
         self._waiting: list[Suspension] = []
         self._is_pulling = False
         group.on_behind = self.follow
 
     def follow(self) -> None:
-        """In the background. What goes wrong is left to whoever needs the mirror."""
-        start(self.refresh(), lambda _index, _error: None)
+        """In the background, until it is done: whoever only looks asks for nothing."""
+        start(self.refresh(), self._followed)
+
+    def _followed(self, _index: Any, error: BaseException | None) -> None:
+        if error is not None:
+            self._alarm.set(config.RETRY_MS, 0, self.follow)
 
     async def refresh(self) -> int:
         """The index that the mirror has reached: it holds all that was acknowledged before."""

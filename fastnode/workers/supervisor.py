@@ -105,13 +105,13 @@ class _Supervisor:
         while not self._stopping.is_set():
             began = loop.time()
             child = self._children[worker] = _Child(partial(self._hear_ready, worker))
-            code = await child.run(self._begin(worker))
+            end = await self._end_of(child, worker)
             if self._stopping.is_set():
                 return
             if not self._is_serving:
-                raise child.failure or StartError(f"worker {worker} ended: {end_text(code)}")
+                raise child.failure or StartError(f"worker {worker} ended: {end}")
             seconds = back_off.after(loop.time() - began)
-            fields = {"worker": worker, "pid": child.pid, "end": end_text(code)}
+            fields = {"worker": worker, "pid": child.pid, "end": end}
             why = {"why": str(child.failure)} if child.failure else {}
             log.error(
                 "a worker has ended and is started again",
@@ -120,9 +120,14 @@ class _Supervisor:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), seconds)
 
-    def _begin(self, worker: int) -> Begin:
+    async def _end_of(self, child: "_Child", worker: int) -> str:
+        """Run it; how it ended."""
         data = self._data
-        return Begin(self._settings, worker, str(data.path), data.lock_descriptor)
+        begin = Begin(self._settings, worker, str(data.path), data.lock_descriptor)
+        try:
+            return end_text(await child.run(begin))
+        except OSError as error:
+            return f"not started: {error}"
 
     def _pass_on(self, number: int) -> None:
         for child in self._children.values():

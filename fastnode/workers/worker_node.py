@@ -96,7 +96,7 @@ class WorkerNode:
         )
         self.courier = Courier(sibling_id(worker), self.siblings, loop.time, LoopAlarm(loop))
         self._followers = {
-            group.number: Follower(group, self.courier)
+            group.number: Follower(group, self.courier, LoopAlarm(loop))
             for group in self.groups
             if isinstance(group, MirrorGroup)
         }

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -96,7 +97,7 @@ def test_every_message_is_kept_whatever_the_number_of_workers(tmp_path: Path) ->
             if workers == "2":
                 pids = worker_pids(node)
                 node.kill()
-                eventually("workers end with their supervisor", lambda: not _exist(pids))
+                eventually("workers end with their supervisor", partial(_are_gone, pids))
             else:
                 assert node.stop() == 0, node.stderr_tail()
 
@@ -129,5 +130,5 @@ def test_a_member_of_a_cluster_has_one_worker(tmp_path: Path) -> None:
     assert (code, "use --workers 1" in line) == (1, True)
 
 
-def _exist(pids: list[int]) -> bool:
-    return any(Path(f"/proc/{pid}").exists() for pid in pids)
+def _are_gone(pids: list[int]) -> bool:
+    return not any(Path(f"/proc/{pid}").exists() for pid in pids)

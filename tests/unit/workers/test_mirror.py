@@ -1,5 +1,6 @@
 """A mirror holds, after a barrier, all that its leader had acknowledged before."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,11 +10,21 @@ from fastnode.cluster.call_codec import DONE, encode_error
 from fastnode.errors import NotLed, OperationError, Unavailable
 from fastnode.flow import Suspension, start
 from fastnode.store.apply import Position
+from fastnode.store.group import Group
 from fastnode.store.memory_engine import MemoryEngine
 from fastnode.workers import changes
 from fastnode.workers.changes import MIRRORED, ROWS_MAX
 from fastnode.workers.mirror import Follower, MirrorGroup, OwnGroup
 from tests.world import FakeClock
+
+
+class Alarm:
+    """Rings when the test says so."""
+
+    def set(self, at_ms: int, now_ms: int, ring: Callable[[], None]) -> None:
+        self.ring = ring
+
+    def clear(self) -> None: ...
 
 
 class Site:
@@ -29,9 +40,10 @@ class Site:
         self.mirror = MirrorGroup(3, 2, GroupClock(FakeClock()))
         self.asked: list[tuple[bytes, Suspension]] = []
         self._requests = 0
-        self.follower = Follower(self.mirror, self)  # type: ignore[arg-type]  # only carries
+        self.alarm = Alarm()
+        self.follower = Follower(self.mirror, self, self.alarm)
 
-    async def carry(self, group: Any, service: int, payload: bytes) -> tuple[int, bytes]:
+    async def carry(self, group: Group, service: int, payload: bytes) -> tuple[int, bytes]:
         answered = Suspension()
         self.asked.append((payload, answered))
         answer: tuple[int, bytes] = await answered
@@ -134,6 +146,14 @@ def test_a_refresh_that_fails_says_so_and_the_next_one_works(site: Site) -> None
     again = site.refreshed()
     site.answer_all()
     assert again == [site.own.applied_index]
+
+
+def test_a_mirror_that_could_not_follow_tries_again(site: Site) -> None:
+    site.follower.follow()
+    site.asked.pop(0)[1].fail(Unavailable("gone"))
+    site.alarm.ring()
+    site.answer_all()
+    assert site.mirror.applied_index == site.own.applied_index
 
 
 def test_a_group_that_is_not_ready_tells_nothing(site: Site) -> None:
