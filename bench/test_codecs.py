@@ -216,6 +216,9 @@ class Client:
         exchange.append_to(parts, is_last=False)
         return b"".join(parts)
 
+    def write_alone(self, exchange: Exchange, response: bytes) -> bool:
+        return False
+
     def on_answer(self, _exchange: Exchange) -> None:
         """Answers are taken from the exchange."""
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from fastnode import _core_ref, _keys_ref, _plan_ref, native
+from fastnode import _core_ref, _keys_ref, _plan_ref, _send_ref, native
 
 if not native.COMPILED:
     pytest.skip("pure mode has nothing to compare", allow_module_level=True)
@@ -39,6 +39,7 @@ SEND = (REQUEST, TIMESTAMP, TIMESTAMP, 1, 1, READS, [(native.FRESH_PUT, KEY, REC
 TRANSACTION = native.encode_transaction(*SEND)
 BATCH = [TRANSACTION] * 64
 ENTRY = native.encode_entry(BATCH)
+SEND_KEYS = native.SendKeys(READS[0], KEY, PREFIX)
 GROUP_KEY = native.group_key(native.FAMILY_GROUP + PREFIX, "customer-17", TIMESTAMP, 0)
 FIFO_WRITES = [
     (native.FRESH_PUT, KEY, RECORD),
@@ -55,7 +56,7 @@ class Case(NamedTuple):
     arguments: tuple[Any, ...]
 
 
-TWINS = vars(_plan_ref) | vars(_core_ref) | vars(_keys_ref)
+TWINS = vars(_send_ref) | vars(_plan_ref) | vars(_core_ref) | vars(_keys_ref)
 CASES = {
     "text": Case(1.5, ("orders",)),
     "queue_segment": Case(3.0, ("123456789012", "eu-west-1", "orders")),
@@ -97,17 +98,22 @@ CASES = {
             [(native.APPLIED, TIMESTAMP, 1)] * len(BATCH),
             {}.setdefault,
             lambda kind, key, value: None,
+            {},
         ),
     ),
     "plan_sends": Case(
         4.0,
         (
-            *(REQUEST, TIMESTAMP, TIMESTAMP, 0, READS[0], KEY, PREFIX, "AIDAEXAMPLE"),
-            [(0, b"", b"x" * 200)],
+            *(REQUEST, TIMESTAMP, TIMESTAMP, 0, SEND_KEYS, "AIDAEXAMPLE"),
+            [(number, b"", b"x" * 200) for number in range(10)],
         ),
     ),
-    "plain_draft": Case(2.0, (PREFIX, False, "customer-17", "order-4711", b"x" * 200)),
+    "plan_send": Case(
+        4.0, (REQUEST, TIMESTAMP, TIMESTAMP, 0, SEND_KEYS, "AIDAEXAMPLE", b"x" * 200)
+    ),
+    "fill_answer": Case(4.0, ((b"HTTP/1.1 200 OK\r\n",) * 5, str(TIMESTAMP), RECORD)),
     "sequence_number": Case(1.5, (TIMESTAMP << 16, 3)),
+    "plain_draft": Case(2.0, (PREFIX, True, "customer-17", "order-4711", b"x" * 200)),
     "is_token": Case(1.5, ("group-0001",)),
     "plan_fifo_sends": Case(
         3.0,

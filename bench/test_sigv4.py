@@ -2,7 +2,8 @@
 
 Four hashes cannot be avoided (body, canonical request, two for the HMAC); the ceilings say how much
 may come on top. They are far above what is measured: they catch a cache that was lost, not a bad
-afternoon. Beside the ratio the microseconds are printed, for a reader.
+afternoon. Beside the ratio the microseconds are printed, for a reader. Then the compiled proof
+against its twin, like the functions of `test_native.py`.
 """
 
 import hashlib
@@ -11,8 +12,9 @@ from datetime import UTC, datetime
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from bench.sqs_requests import Signer, message_body
+from bench.sqs_requests import SIGNED_HEADERS, Signer, message_body
 from bench.test_native import best_seconds
+from fastnode import _sigv4_ref, native
 from fastnode.http.http1 import Request, RequestParser
 from fastnode.http.identity import IdentitySettings, identity_of
 from fastnode.http.sigv4 import Key, Verifier
@@ -21,7 +23,8 @@ SIGNED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 SIGNER = Signer("127.0.0.1:9324", SIGNED_AT)
 QUEUE_URL = "http://127.0.0.1:9324/000000000000/orders"
 # Body characters → how many bare hashes a verification may cost.
-CEILINGS = {200: 40.0, 65_536: 3.0}
+CEILINGS = {200: 12.0, 65_536: 3.0}
+PROOF_FLOOR = 4.0
 
 
 def received(characters: int) -> Request:
@@ -52,3 +55,25 @@ def test_proof_costs_little_more_than_the_hash_of_the_body(
         print(f"\nsignature, {characters:6} characters{figures}", end="")
     ceiling = CEILINGS[characters]
     assert proof / bare <= ceiling, f"{proof / bare:.1f} bare hashes, {ceiling} allowed"
+
+
+def test_compiled_proof_beats_its_twin(
+    benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request, now = received(200), int(SIGNED_AT.timestamp())
+    scope = f"{SIGNED_AT:%Y%m%d}/{SIGNER.region}/sqs/aws4_request"
+    start = request.headers[b"authorization"].rpartition(b"Signature=")[0]
+    names = tuple(name.encode() for name in SIGNED_HEADERS)
+    common = (SIGNER.signing_key(scope), scope.encode(), now, names, "somebody")
+    rest = (request.method, request.target, request.headers, request.body, now)
+    compiled, twin = {start: native.Proof(*common)}, {start: _sigv4_ref.Proof(*common)}
+    assert benchmark(native.prove, compiled, *rest) == _sigv4_ref.prove(twin, *rest) == "somebody"
+    if benchmark.disabled:
+        return
+    ours, theirs = best_seconds(
+        [lambda: native.prove(compiled, *rest), lambda: _sigv4_ref.prove(twin, *rest)], ()
+    )
+    with capsys.disabled():
+        figures = f"{ours * 1e9:9.0f} ns{theirs * 1e9:11.0f} ns {theirs / ours:6.1f}x"
+        print(f"\n{'prove':22}{figures}", end="")
+    assert theirs / ours >= PROOF_FLOOR, f"{theirs / ours:.1f} times faster, {PROOF_FLOOR} wanted"

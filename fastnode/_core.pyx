@@ -70,12 +70,9 @@ cdef long _DROP = _ref.DROP
 cdef long _ADD = _ref.ADD
 
 cdef enum:
-    ID_BYTES = 16
     RECEIPT_BYTES_MAX = 45
     TAGGED_BYTES = 32
-    MESSAGE_HEAD_BYTES = 52
     STATE_BYTES = 29
-    TRANSACTION_HEAD_BYTES = 43
     NOT_A_DIGIT = 255
 
 cdef uint64_t _TEN_DIGITS = 10_000_000_000
@@ -89,32 +86,35 @@ def siphash24(bytes key not None, bytes message not None):
 
 def message_id(uint64_t commit_ts, long entry, bytes request not None):
     cdef const uint8_t* source = sixteen(request, "a request")
+    check_entry(entry)
+    cdef bytes result = PyBytes_FromStringAndSize(NULL, ID_BYTES)
+    store_message_id(address(result), commit_ts, entry, source)
+    return result
+
+
+cdef int check_entry(long entry) except -1:
     if entry < 0 or entry >= _ENTRIES_MAX:
         raise ValueError("a transaction creates at most 16 messages")
-    cdef uint64_t folded = load_u64(source) ^ load_u64(source + 8)
+    return 0
+
+
+cdef uint8_t* store_message_id(
+    uint8_t* at, uint64_t commit_ts, long entry, const uint8_t* request
+) noexcept nogil:
+    cdef uint64_t folded = load_u64(request) ^ load_u64(request + 8)
     cdef uint64_t high = (commit_ts & ~<uint64_t>0xFFFF) | 0x7000 | ((commit_ts >> 4) & 0xFFF)
     cdef uint64_t low = (
         (<uint64_t>2 << 62) | ((commit_ts & 0xF) << 58) | (<uint64_t>entry << 54)
         | (folded & ((<uint64_t>1 << 54) - 1))
     )
-    cdef bytes result = PyBytes_FromStringAndSize(NULL, ID_BYTES)
-    store_u64(store_u64(address(result), high), low)
-    return result
+    return store_u64(store_u64(at, high), low)
 
 
 def message_id_text(bytes message_id not None):
     cdef const uint8_t* source = sixteen(message_id, "a message id")
-    cdef char[36] letters
-    cdef char* at = letters
-    cdef int index
-    for index in range(ID_BYTES):
-        if index == 4 or index == 6 or index == 8 or index == 10:
-            at[0] = 45
-            at += 1
-        at[0] = hex_digit(source[index] >> 4)
-        at[1] = hex_digit(source[index] & 15)
-        at += 2
-    return PyUnicode_DecodeASCII(letters, 36, NULL)
+    cdef uint8_t[ID_TEXT_BYTES] letters
+    store_id_text(letters, source)
+    return PyUnicode_DecodeASCII(<char*>letters, ID_TEXT_BYTES, NULL)
 
 
 def sequence_number(position not None, int64_t partition):
@@ -209,25 +209,33 @@ def encode_message(
     bytes extras not None,
     bytes body not None,
 ):
-    cdef Py_ssize_t sender_size
-    cdef const char* name = PyUnicode_AsUTF8AndSize(sender, &sender_size)
-    cdef Py_ssize_t extras_size = PyBytes_GET_SIZE(extras), body_size = PyBytes_GET_SIZE(body)
-    cdef const uint8_t* identity = sixteen(message_id, "a message id")
-    cdef const uint8_t* digest = sixteen(body_md5, "an MD5 digest")
-    if sender_size > 0xFFFF or extras_size > UINT32_MAX or body_size > UINT32_MAX:
-        raise OverflowError("a part of the message is too long for its length field")
-    cdef bytes result = PyBytes_FromStringAndSize(
-        NULL, MESSAGE_HEAD_BYTES + sender_size + extras_size + body_size
-    )
-    cdef uint8_t* at = address(result)
-    at[0] = _RECORD_VERSION
-    at[1] = flags
-    at = store_u64(store(at + 2, identity, ID_BYTES), sent_ms)
-    at = store_u16(store(at, digest, ID_BYTES), <uint16_t>sender_size)
-    at = store_u32(store_u32(at, <uint32_t>extras_size), <uint32_t>body_size)
-    at = store(at, <const uint8_t*>name, sender_size)
-    store(store(at, address(extras), extras_size), address(body), body_size)
+    cdef Message message
+    message.flags = flags
+    message.identity = sixteen(message_id, "a message id")
+    message.sent_ms = sent_ms
+    message.digest = sixteen(body_md5, "an MD5 digest")
+    message.sender = PyUnicode_AsUTF8AndSize(sender, &message.sender_size)
+    message.extras, message.extras_size = address(extras), PyBytes_GET_SIZE(extras)
+    message.body, message.body_size = address(body), PyBytes_GET_SIZE(body)
+    cdef bytes result = PyBytes_FromStringAndSize(NULL, message_size(&message))
+    store_message(address(result), &message)
     return result
+
+
+cdef Py_ssize_t message_size(const Message* one) except -1:
+    if one.sender_size > 0xFFFF or one.extras_size > UINT32_MAX or one.body_size > UINT32_MAX:
+        raise OverflowError("a part of the message is too long for its length field")
+    return MESSAGE_HEAD_BYTES + one.sender_size + one.extras_size + one.body_size
+
+
+cdef uint8_t* store_message(uint8_t* at, const Message* one) noexcept nogil:
+    at[0] = _RECORD_VERSION
+    at[1] = one.flags
+    at = store_u64(store(at + 2, one.identity, ID_BYTES), one.sent_ms)
+    at = store_u16(store(at, one.digest, ID_BYTES), <uint16_t>one.sender_size)
+    at = store_u32(store_u32(at, <uint32_t>one.extras_size), <uint32_t>one.body_size)
+    at = store(at, one.sender, one.sender_size)
+    return store(store(at, one.extras, one.extras_size), one.body, one.body_size)
 
 
 def decode_message(bytes record not None):
@@ -292,12 +300,11 @@ def encode_transaction(
     # measuring and copying.
     cdef Py_ssize_t size = TRANSACTION_HEAD_BYTES + reads_size(read_keys) + writes_size(write_rows)
     cdef bytes result = PyBytes_FromStringAndSize(NULL, size)
-    cdef uint8_t* at = store(address(result), identity, ID_BYTES)
-    at = store_u64(store_u64(at, start_ts), commit_ts)
-    at[0] = retention
-    at = store_u16(at + 1, mask)
-    at = store_u32(at, <uint32_t>PySequence_Fast_GET_SIZE(read_keys))
-    at = store_u32(at, <uint32_t>PySequence_Fast_GET_SIZE(write_rows))
+    cdef uint8_t* at = store_transaction_head(
+        address(result), identity, start_ts, commit_ts, retention, mask,
+        <uint32_t>PySequence_Fast_GET_SIZE(read_keys),
+        <uint32_t>PySequence_Fast_GET_SIZE(write_rows),
+    )
     at = store_writes(store_blobs(at, read_keys), write_rows)
     assert at == address(result) + size
     return result
@@ -466,9 +473,7 @@ cdef uint8_t* store_blobs(uint8_t* at, object blobs) noexcept:
 
 
 cdef inline uint8_t* store_blob(uint8_t* at, PyObject* blob) noexcept:
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(<object>blob)
-    at = store_u32(at, <uint32_t>size)
-    return store(at, <const uint8_t*>PyBytes_AS_STRING(<object>blob), size)
+    return store_field(at, PyBytes_AS_STRING(<object>blob), PyBytes_GET_SIZE(<object>blob))
 
 
 cdef uint8_t* store_writes(uint8_t* at, object rows) except NULL:
@@ -491,12 +496,6 @@ cdef inline bytes slice_of(const uint8_t* at, Py_ssize_t size):
     return PyBytes_FromStringAndSize(<const char*>at, size)
 
 
-cdef inline const uint8_t* sixteen(bytes value, str what) except NULL:
-    if value is None or PyBytes_GET_SIZE(value) != ID_BYTES:
-        raise ValueError(f"{what} has 16 bytes")
-    return address(value)
-
-
 cdef inline Cursor cursor_over(bytes source) noexcept:
     cdef Cursor cursor
     cursor.at = address(source)
@@ -508,10 +507,6 @@ cdef inline int check_version(uint8_t found, uint8_t expected) except -1:
     if found != expected:
         raise ValueError("unknown version")
     return 0
-
-
-cdef inline char hex_digit(uint8_t value) noexcept nogil:
-    return <char>(value + 48 if value < 10 else value + 87)
 
 
 cdef str base64_text(const uint8_t* raw, Py_ssize_t size):

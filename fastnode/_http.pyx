@@ -15,7 +15,13 @@ from libc.string cimport memchr, memcmp
 from fastnode import _http_ref as _ref
 from fastnode import config as _config
 
+cdef extern from "Python.h":
+    # Cython uses it too, for a dict of which it knows the size.
+    dict _PyDict_NewPresized(Py_ssize_t size)
+
 cdef enum:
+    # What an SDK sends: a dict that grows to it is allocated three times.
+    USUAL_HEADERS = 12
     # More than the common names need, so that a probe rarely meets another name.
     SLOTS = 256
     NO_NAME = 255
@@ -150,7 +156,7 @@ cdef dict take_headers(const uint8_t** at, const uint8_t* stop, Py_ssize_t* leng
     cdef uint8_t index
     cdef Py_ssize_t count = 0
     cdef bint has_host = False
-    cdef dict headers = {}
+    cdef dict headers = _PyDict_NewPresized(USUAL_HEADERS)
     while True:
         outcome = take_line(&line, at, stop)
         if outcome != LINE:

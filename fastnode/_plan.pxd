@@ -1,1 +1,1 @@
-# Nothing of planning is called from other C code: its one function has a Python surface only.
+# Nothing of planning is called from other C code: its functions have a Python surface only.

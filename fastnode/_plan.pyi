@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Self, final
 
 from fastnode._core_ref import Transaction
-from fastnode._plan_ref import FifoDraft, FifoKeys, HeadChanges, PlannedSend
+from fastnode._plan_ref import FifoDraft, HeadChanges
 
 def write_landed(
     transactions: Sequence[Transaction],
     outcomes: Sequence[tuple[int, int, int]],
     put: Callable[[bytes, bytes], object],
     other: Callable[[int, bytes, bytes], object],
+    added: dict[bytes, int],
 ) -> bool: ...
 def head_changes(
     transactions: Sequence[Transaction],
@@ -22,26 +23,6 @@ def plain_draft(
     dedup_prefix: bytes, is_per_group: bool, group_id: str, dedup_id: str, body: bytes
 ) -> FifoDraft | None: ...
 def is_token(text: str) -> bool: ...
-def plan_sends(
-    request: bytes,
-    start_ts: int,
-    commit_ts: int,
-    retention: int,
-    generation_key: bytes,
-    total_key: bytes,
-    data_prefix: bytes,
-    sender: str,
-    messages: Sequence[tuple[int, bytes, bytes]],
-) -> tuple[bytes, list[PlannedSend]]: ...
-def plan_fifo_sends(
-    request: bytes,
-    start_ts: int,
-    commit_ts: int,
-    retention: int,
-    keys: FifoKeys,
-    sender: str,
-    messages: Sequence[FifoDraft],
-) -> tuple[bytes, list[PlannedSend]]: ...
 
 @final
 class Recent:

@@ -1,34 +1,25 @@
 # cython: language_level=3
-"""Planning a send in C: the text of a body, its digest, duplicates, ids, records and the transaction.
+"""Before and after a transaction, in C: the text of a body, drafts, duplicates; then writing what has
+landed.
 
-`_plan_ref.py` is the readable version and owns the types. Formats come from `_core` and `_keys`;
-what is saved here is the interpreter between them, and the objects that a digest needs in Python.
+`_plan_ref.py` is the readable version and owns the types. The transaction itself is `_send.pyx`.
 """
 
 cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeASCII
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy, memset
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcmp, memcpy
 
-from fastnode._keys cimport address, store
-
-from hashlib import md5 as _hashlib_md5
+from fastnode._keys cimport address, load_u64, store
 
 from fastnode import _core_ref as _core_types
 from fastnode import _keys_ref as _keys_types
 from fastnode import _occ_ref as _occ_types
 from fastnode import _plan_ref as _ref
-from fastnode._core import encode_message as _encode_message
-from fastnode._core import encode_transaction as _encode_transaction
-from fastnode._core import message_id as _message_id
-from fastnode._core import message_id_text as _message_id_text
 from fastnode._keys import dedup_key as _dedup_key
-from fastnode._keys import message_key as _message_key
-from fastnode._keys import text as _text
 
-cdef object _PlannedSend = _ref.PlannedSend
 cdef object _FifoDraft = _ref.FifoDraft
 cdef object _APPLIED = _occ_types.APPLIED
 cdef long _KIND_PUT = _core_types.PUT
@@ -43,36 +34,17 @@ cdef bytes _FAMILY_DEDUP = _keys_types.FAMILY_DEDUP
 cdef bytes _FAMILY_GROUP = _keys_types.FAMILY_GROUP
 cdef bytes _FAMILY_STATE = _keys_types.FAMILY_STATE
 cdef object _HeadChanges = _ref.HeadChanges
-cdef object _ADD = _core_types.ADD
-cdef object _FRESH_PUT = _core_types.FRESH_PUT
-cdef object _PUT = _core_types.PUT
-cdef object _TOUCH = _core_types.TOUCH
 cdef object _new = tuple.__new__
-# The delta of a counter by the number of messages; a transaction creates at most sixteen.
-cdef list _DELTAS = [count.to_bytes(8, "big", signed=True) for count in range(17)]
 
 cdef enum:
-    DIGEST_BYTES = 16
-    BLOCK_BYTES = 64
-    SHORT_BODY_BYTES = 1024
     POSITION_BYTES = 10
     TOKEN_BYTES_MAX = 128
     PLAIN_EXTRAS_BYTES_MAX = 2 * (2 + TOKEN_BYTES_MAX) + 4
 
-# The constants of RFC 1321: floor(2**32 * abs(sin(i + 1))).
-cdef uint32_t[64] _SINES = [
-    0xD76AA478, 0xE8C7B756, 0x242070DB, 0xC1BDCEEE, 0xF57C0FAF, 0x4787C62A, 0xA8304613, 0xFD469501,
-    0x698098D8, 0x8B44F7AF, 0xFFFF5BB1, 0x895CD7BE, 0x6B901122, 0xFD987193, 0xA679438E, 0x49B40821,
-    0xF61E2562, 0xC040B340, 0x265E5A51, 0xE9B6C7AA, 0xD62F105D, 0x02441453, 0xD8A1E681, 0xE7D3FBC8,
-    0x21E1CDE6, 0xC33707D6, 0xF4D50D87, 0x455A14ED, 0xA9E3E905, 0xFCEFA3F8, 0x676F02D9, 0x8D2A4C8A,
-    0xFFFA3942, 0x8771F681, 0x6D9D6122, 0xFDE5380C, 0xA4BEEA44, 0x4BDECFA9, 0xF6BB4B60, 0xBEBFBC70,
-    0x289B7EC6, 0xEAA127FA, 0xD4EF3085, 0x04881D05, 0xD9D4D039, 0xE6DB99E5, 0x1FA27CF8, 0xC4AC5665,
-    0xF4292244, 0x432AFF97, 0xAB9423A7, 0xFC93A039, 0x655B59C3, 0x8F0CCC92, 0xFFEFF47D, 0x85845DD1,
-    0x6FA87E4F, 0xFE2CE6E0, 0xA3014314, 0x4E0811A1, 0xF7537E82, 0xBD3AF235, 0x2AD7D2BB, 0xEB86D391,
-]
 
-
-def write_landed(list transactions not None, list outcomes not None, put, other):
+def write_landed(
+    list transactions not None, list outcomes not None, put, other, dict added not None
+):
     cdef long kind
     cdef tuple write
     cdef list writes, groups = [], dedups = []
@@ -89,16 +61,29 @@ def write_landed(list transactions not None, list outcomes not None, put, other)
                     dedups.append(write)
                 else:
                     put(key, write[2])
+            elif kind == _KIND_ADD:
+                add_to(added, write[1], write[2])
             elif kind == _KIND_TOUCH:
                 has_touched = True
             else:
-                if kind != _KIND_ADD and kind != _KIND_MAX:
+                if kind != _KIND_MAX:
                     put_all(put, groups)
                     put_all(put, dedups)
                 other(write[0], write[1], write[2])
     put_all(put, groups)
     put_all(put, dedups)
     return has_touched
+
+
+cdef int add_to(dict added, bytes key, bytes value) except -1:
+    cdef object delta
+    if PyBytes_GET_SIZE(value) == sizeof(int64_t):
+        delta = <int64_t>load_u64(address(value))
+    else:
+        delta = int.from_bytes(value, "big", signed=True)
+    before = added.get(key)
+    added[key] = delta if before is None else before + delta
+    return 0
 
 
 cdef list landed_writes(list transactions, list outcomes):
@@ -330,87 +315,6 @@ cdef inline bint is_forbidden(const uint8_t* at) noexcept nogil:
     return at[0] == 0xEF and at[1] == 0xBF and at[2] >= 0xBE
 
 
-def plan_sends(
-    bytes request not None,
-    uint64_t start_ts,
-    uint64_t commit_ts,
-    uint8_t retention,
-    bytes generation_key not None,
-    bytes total_key not None,
-    bytes data_prefix not None,
-    str sender not None,
-    messages not None,
-):
-    cdef list planned = []
-    cdef list writes = []
-    cdef int mask = 0, entry
-    cdef bytes extras, body, identity, digest, record
-    cdef object position = (<object>commit_ts) << 16
-    for entry, extras, body in messages:
-        identity = _message_id(commit_ts, entry, request)
-        digest = digest_of(body)
-        record = _encode_message(0, identity, commit_ts >> 16, digest, sender, extras, body)
-        writes.append((_FRESH_PUT, _message_key(data_prefix, commit_ts, entry), record))
-        planned.append(
-            _new(
-                _PlannedSend,
-                (_message_id_text(identity), hexadecimal(digest), position + entry, record),
-            )
-        )
-        mask |= 1 << entry
-    writes.append((_ADD, total_key, delta_of(planned)))
-    cdef bytes encoded = _encode_transaction(
-        request, start_ts, commit_ts, retention, mask, (generation_key,), writes
-    )
-    return encoded, planned
-
-
-def plan_fifo_sends(
-    bytes request not None,
-    uint64_t start_ts,
-    uint64_t commit_ts,
-    uint8_t retention,
-    keys not None,
-    str sender not None,
-    messages not None,
-):
-    cdef bytes generation_key, total_key, data_prefix, group_prefix, head_prefix
-    generation_key, total_key, data_prefix, group_prefix, head_prefix = keys
-    cdef list planned = []
-    cdef list writes = []
-    cdef int mask = 0, entry
-    cdef bytes dedup_key, extras, body, identity, digest, record, place, group
-    cdef str group_id
-    cdef object position = (<object>commit_ts) << 16
-    for entry, group_id, dedup_key, extras, body in messages:
-        identity = _message_id(commit_ts, entry, request)
-        digest = digest_of(body)
-        record = _encode_message(0, identity, commit_ts >> 16, digest, sender, extras, body)
-        place, group = _message_key(b"", commit_ts, entry), _text(group_id)
-        writes.append((_FRESH_PUT, data_prefix + place, record))
-        writes.append((_FRESH_PUT, group_prefix + group + place, b""))
-        writes.append((_TOUCH, head_prefix + group, b""))
-        writes.append((_PUT, dedup_key, identity + place))
-        planned.append(
-            _new(
-                _PlannedSend,
-                (_message_id_text(identity), hexadecimal(digest), position + entry, record),
-            )
-        )
-        mask |= 1 << entry
-    writes.append((_ADD, total_key, delta_of(planned)))
-    cdef bytes encoded = _encode_transaction(
-        request, start_ts, commit_ts, retention, mask, (generation_key,), writes
-    )
-    return encoded, planned
-
-
-cdef bytes delta_of(list planned):
-    if len(planned) >= len(_DELTAS):
-        raise ValueError("a transaction creates at most 16 messages")
-    return _DELTAS[len(planned)]
-
-
 @cython.final
 @cython.auto_pickle(False)
 cdef class _Filter:
@@ -504,89 +408,3 @@ cdef class Recent:
         young.append(self.newest)
         self.filters = young
         return 0
-
-
-cdef bytes digest_of(bytes body):
-    # OpenSSL is faster byte by byte, but a call costs as much as a kilobyte does here.
-    if PyBytes_GET_SIZE(body) > SHORT_BODY_BYTES:
-        return _hashlib_md5(body, usedforsecurity=False).digest()
-    cdef bytes digest = PyBytes_FromStringAndSize(NULL, DIGEST_BYTES)
-    md5(address(body), PyBytes_GET_SIZE(body), address(digest))
-    return digest
-
-
-cdef str hexadecimal(bytes digest):
-    cdef char[2 * DIGEST_BYTES] letters
-    cdef const char* digits = b"0123456789abcdef"
-    cdef const uint8_t* source = address(digest)
-    cdef int index
-    for index in range(DIGEST_BYTES):
-        letters[2 * index] = digits[source[index] >> 4]
-        letters[2 * index + 1] = digits[source[index] & 15]
-    return PyUnicode_DecodeASCII(letters, 2 * DIGEST_BYTES, NULL)
-
-
-cdef void md5(const uint8_t* message, size_t size, uint8_t* digest) noexcept nogil:
-    """RFC 1321. Whole blocks first, then the rest with its padding, in one block or two."""
-    cdef uint32_t[4] state = [0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476]
-    cdef uint8_t[2 * BLOCK_BYTES] tail
-    cdef size_t whole = size - size % BLOCK_BYTES
-    cdef size_t left = size - whole
-    cdef size_t end = BLOCK_BYTES if left < BLOCK_BYTES - 8 else 2 * BLOCK_BYTES
-    cdef size_t at
-    cdef int index
-    for at in range(whole // BLOCK_BYTES):
-        md5_block(state, message + at * BLOCK_BYTES)
-    memset(tail, 0, sizeof(tail))
-    memcpy(tail, message + whole, left)
-    tail[left] = 0x80
-    for index in range(8):
-        tail[end - 8 + index] = <uint8_t>((<uint64_t>size << 3) >> (8 * index))
-    for at in range(end // BLOCK_BYTES):
-        md5_block(state, tail + at * BLOCK_BYTES)
-    for index in range(DIGEST_BYTES):
-        digest[index] = <uint8_t>(state[index >> 2] >> (8 * (index & 3)))
-
-
-cdef inline uint32_t load_little(const uint8_t* at) noexcept nogil:
-    return (
-        <uint32_t>at[0] | (<uint32_t>at[1] << 8) | (<uint32_t>at[2] << 16) | (<uint32_t>at[3] << 24)
-    )
-
-
-cdef inline uint32_t turned(uint32_t value, int bits) noexcept nogil:
-    return (value << bits) | (value >> (32 - bits))
-
-
-cdef void md5_block(uint32_t* state, const uint8_t* block) noexcept nogil:
-    """Four rounds of sixteen steps, four at a time so that the words stay in their registers."""
-    cdef uint32_t a = state[0], b = state[1], c = state[2], d = state[3]
-    cdef uint32_t[16] w
-    cdef const uint32_t* k = _SINES
-    cdef int i
-    for i in range(16):
-        w[i] = load_little(block + 4 * i)
-    for i in range(0, 16, 4):
-        a = b + turned(a + (d ^ (b & (c ^ d))) + k[i] + w[i], 7)
-        d = a + turned(d + (c ^ (a & (b ^ c))) + k[i + 1] + w[i + 1], 12)
-        c = d + turned(c + (b ^ (d & (a ^ b))) + k[i + 2] + w[i + 2], 17)
-        b = c + turned(b + (a ^ (c & (d ^ a))) + k[i + 3] + w[i + 3], 22)
-    for i in range(16, 32, 4):
-        a = b + turned(a + (c ^ (d & (b ^ c))) + k[i] + w[(5 * i + 1) & 15], 5)
-        d = a + turned(d + (b ^ (c & (a ^ b))) + k[i + 1] + w[(5 * i + 6) & 15], 9)
-        c = d + turned(c + (a ^ (b & (d ^ a))) + k[i + 2] + w[(5 * i + 11) & 15], 14)
-        b = c + turned(b + (d ^ (a & (c ^ d))) + k[i + 3] + w[(5 * i + 16) & 15], 20)
-    for i in range(32, 48, 4):
-        a = b + turned(a + (b ^ c ^ d) + k[i] + w[(3 * i + 5) & 15], 4)
-        d = a + turned(d + (a ^ b ^ c) + k[i + 1] + w[(3 * i + 8) & 15], 11)
-        c = d + turned(c + (d ^ a ^ b) + k[i + 2] + w[(3 * i + 11) & 15], 16)
-        b = c + turned(b + (c ^ d ^ a) + k[i + 3] + w[(3 * i + 14) & 15], 23)
-    for i in range(48, 64, 4):
-        a = b + turned(a + (c ^ (b | ~d)) + k[i] + w[(7 * i) & 15], 6)
-        d = a + turned(d + (b ^ (a | ~c)) + k[i + 1] + w[(7 * i + 7) & 15], 10)
-        c = d + turned(c + (a ^ (d | ~b)) + k[i + 2] + w[(7 * i + 14) & 15], 15)
-        b = c + turned(b + (d ^ (c | ~a)) + k[i + 3] + w[(7 * i + 21) & 15], 21)
-    state[0] += a
-    state[1] += b
-    state[2] += c
-    state[3] += d

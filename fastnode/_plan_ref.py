@@ -1,11 +1,9 @@
-"""The plain version of planning sends (text, duplicates, ids, digests, records, transaction) and of
-writing.
+"""The plain version of what comes before and after a transaction: the text of a body, drafts and
+duplicates; then writing what has landed.
 
-`_plan.pyx` does the same in C. Delayed messages are not planned here: they have state and a timer
-from the start, and `queue/send.py` plans them write by write.
+`_plan.pyx` does the same in C. The transaction of a send is in `_send_ref.py`.
 """
 
-import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -14,32 +12,23 @@ from fastnode._core_ref import (
     ADD,
     DELETE,
     DROP,
-    ENTRIES_MAX,
     FRESH_DELETE,
     FRESH_PUT,
     MAX,
     PUT,
     TOUCH,
     Transaction,
-    encode_message,
-    encode_transaction,
-    message_id,
-    message_id_text,
 )
 from fastnode._keys_ref import (
     FAMILY_DEDUP,
     FAMILY_GROUP,
     FAMILY_STATE,
     dedup_key,
-    message_key,
-    text,
 )
 from fastnode._occ_ref import APPLIED
 
 _PUTS: Final = (PUT, FRESH_PUT)
 _DELETES: Final = (DELETE, FRESH_DELETE)
-# Written once at the end of a batch.
-_SUMMED: Final = (ADD, MAX)
 # A position ends the keys of messages: commit timestamp and entry.
 POSITION_BYTES: Final = 10
 _CONTROLS: Final = bytes(set(range(0x20)) - {0x09, 0x0A, 0x0D})
@@ -81,9 +70,11 @@ def write_landed(
     outcomes: Sequence[tuple[int, int, int]],
     put: Callable[[bytes, bytes], object],
     other: Callable[[int, bytes, bytes], object],
+    added: dict[bytes, int],
 ) -> bool:
     """Hand the writes of the transactions that landed on: puts to `put`, the rest with their kind
-    to `other`. A touch writes nothing itself: whether there was one.
+    to `other`. Most add to the same few counters: `added` has the sum of each, so far. A touch
+    writes nothing itself: whether there was one.
 
     Rows that one send has next to each other lie far apart in the engine, which is fastest where
     the last row was: those of groups and of deduplication come after the others, each among their
@@ -100,10 +91,12 @@ def write_landed(
                 dedups.append((key, value))
             else:
                 put(key, value)
+        elif kind == ADD:
+            added[key] = added.get(key, 0) + int.from_bytes(value, "big", signed=True)
         elif kind == TOUCH:
             has_touched = True
         else:
-            if kind not in _SUMMED:
+            if kind != MAX:
                 _put_all(put, groups, dedups)
             other(kind, key, value)
     _put_all(put, groups, dedups)
@@ -195,63 +188,6 @@ def _note_change(changes: HeadChanges, kind: int, key: bytes, value: bytes) -> N
             changes.states[position] = value if kind in _PUTS else None
 
 
-class PlannedSend(NamedTuple):
-    """A message of a planned transaction; `position` is commit timestamp << 16 | entry."""
-
-    message_id: str
-    body_md5: str
-    position: int
-    record: bytes
-
-
-def plan_sends(
-    request: bytes,
-    start_ts: int,
-    commit_ts: int,
-    retention: int,
-    generation_key: bytes,
-    total_key: bytes,
-    data_prefix: bytes,
-    sender: str,
-    messages: Sequence[tuple[int, bytes, bytes]],
-) -> tuple[bytes, list[PlannedSend]]:
-    """The encoded transaction that stores `messages`, each with the number that it has in its call
-    (number, extras, body), and what it stores.
-    """
-    planned: list[PlannedSend] = []
-    writes: list[tuple[int, bytes, bytes]] = []
-    mask = 0
-    for entry, extras, body in messages:
-        identity = message_id(commit_ts, entry, request)
-        digest = hashlib.md5(body, usedforsecurity=False).digest()
-        record = encode_message(0, identity, commit_ts >> 16, digest, sender, extras, body)
-        writes.append((FRESH_PUT, message_key(data_prefix, commit_ts, entry), record))
-        position = commit_ts << 16 | entry
-        planned.append(PlannedSend(message_id_text(identity), digest.hex(), position, record))
-        mask |= 1 << entry
-    writes.append((ADD, total_key, _delta(planned)))
-    reads = (generation_key,)
-    return encode_transaction(request, start_ts, commit_ts, retention, mask, reads, writes), planned
-
-
-def _delta(planned: Sequence[PlannedSend]) -> bytes:
-    if len(planned) > ENTRIES_MAX:
-        raise ValueError("a transaction creates at most 16 messages")
-    return len(planned).to_bytes(8, "big", signed=True)
-
-
-class FifoKeys(NamedTuple):
-    """Where a FIFO queue, or a partition of one, keeps what a send writes: two keys, and how the
-    keys of each family begin.
-    """
-
-    generation: bytes
-    total: bytes
-    data: bytes
-    group: bytes
-    head: bytes
-
-
 class FifoDraft(NamedTuple):
     """A message to be stored: its number in the call, its group, its deduplication key."""
 
@@ -280,38 +216,6 @@ def plain_draft(
 def _packed(token: str) -> bytes:
     size = len(token)
     return (bytes((0xA0 | size,)) if size < 32 else bytes((0xD9, size))) + token.encode()
-
-
-def plan_fifo_sends(
-    request: bytes,
-    start_ts: int,
-    commit_ts: int,
-    retention: int,
-    keys: FifoKeys,
-    sender: str,
-    messages: Sequence[FifoDraft],
-) -> tuple[bytes, list[PlannedSend]]:
-    """As `plan_sends`, for messages that nobody has sent before: each is filed under its group,
-    touches it, and leaves a deduplication row.
-    """
-    planned: list[PlannedSend] = []
-    writes: list[tuple[int, bytes, bytes]] = []
-    mask = 0
-    for entry, group_id, dedup_row, extras, body in messages:
-        identity = message_id(commit_ts, entry, request)
-        digest = hashlib.md5(body, usedforsecurity=False).digest()
-        record = encode_message(0, identity, commit_ts >> 16, digest, sender, extras, body)
-        place, group = message_key(b"", commit_ts, entry), text(group_id)
-        writes.append((FRESH_PUT, keys.data + place, record))
-        writes.append((FRESH_PUT, keys.group + group + place, b""))
-        writes.append((TOUCH, keys.head + group, b""))
-        writes.append((PUT, dedup_row, identity + place))
-        position = commit_ts << 16 | entry
-        planned.append(PlannedSend(message_id_text(identity), digest.hex(), position, record))
-        mask |= 1 << entry
-    writes.append((ADD, keys.total, _delta(planned)))
-    reads = (keys.generation,)
-    return encode_transaction(request, start_ts, commit_ts, retention, mask, reads, writes), planned
 
 
 class _Filter:

@@ -21,6 +21,8 @@ SLEW_PPM_MAX: Final = 500
 # for every stamp.
 STEER_INTERVAL_NS: Final = 100_000_000
 NS_PER_MS: Final = 1_000_000
+# What two divisions may lose.
+_ROUNDING_NS: Final = 2
 
 
 class Clock(Protocol):
@@ -114,13 +116,18 @@ class GroupClock:
 
     Stamps are strictly increasing: when more than one falls into a millisecond the counter counts,
     and when the counter is used up the addition carries into the milliseconds.
+
+    A busy group stamps many times in a millisecond: until the next one can have begun, however fast
+    the clock runs, the last result is the result.
     """
 
     __slots__ = (
         "_anchor_boot_ns",
         "_anchor_ns",
+        "_current",
         "_error_ns",
         "_last",
+        "_same_until_boot_ns",
         "_target_ns",
         "boottime_ns",
     )
@@ -140,6 +147,7 @@ class GroupClock:
         self._anchor_boot_ns = self.boottime_ns()
         self._anchor_ns = max(floor_ns, target_ns)
         self._error_ns = target_ns - self._anchor_ns
+        self._same_until_boot_ns = self._anchor_boot_ns
 
     def observe(self, applied_ts: int) -> None:
         """Never stamp at or below a timestamp that the log already holds."""
@@ -149,7 +157,8 @@ class GroupClock:
 
     def stamp(self) -> int:
         """Take the next timestamp: above every one taken or observed before."""
-        current = self._time_ns() // NS_PER_MS << COUNTER_BITS
+        boot_ns = self.boottime_ns()
+        current = self._current if boot_ns < self._same_until_boot_ns else self._read(boot_ns)
         last = self._last
         self._last = stamped = current if current > last else last + 1
         assert stamped <= TIMESTAMP_MAX
@@ -157,11 +166,12 @@ class GroupClock:
 
     def now(self) -> int:
         """Look without taking: never below the last stamp, never above the next one."""
-        current = self._time_ns() // NS_PER_MS << COUNTER_BITS
+        boot_ns = self.boottime_ns()
+        current = self._current if boot_ns < self._same_until_boot_ns else self._read(boot_ns)
         return max(current, self._last)
 
-    def _time_ns(self) -> int:
-        boot_ns = self.boottime_ns()
+    def _read(self, boot_ns: int) -> int:
+        """The first timestamp of the millisecond that the group's time is in."""
         elapsed_ns = boot_ns - self._anchor_boot_ns
         time_ns = self._anchor_ns + elapsed_ns + slew_ns(self._error_ns, elapsed_ns)
         if elapsed_ns >= STEER_INTERVAL_NS:
@@ -170,7 +180,14 @@ class GroupClock:
             self._anchor_boot_ns = boot_ns
             self._anchor_ns = time_ns
             self._error_ns = self._target_ns(time_ns) - time_ns
-        return time_ns
+        milliseconds = time_ns // NS_PER_MS
+        left_ns = (milliseconds + 1) * NS_PER_MS - time_ns
+        self._same_until_boot_ns = min(
+            boot_ns + left_ns - left_ns * SLEW_PPM_MAX // 1_000_000 - _ROUNDING_NS,
+            self._anchor_boot_ns + STEER_INTERVAL_NS,
+        )
+        self._current = milliseconds << COUNTER_BITS
+        return self._current
 
 
 def slew_ns(error_ns: int, elapsed_ns: int) -> int:

@@ -54,7 +54,7 @@ from fastnode._occ_ref import (
     Resolved,
     RetentionClass,
 )
-from fastnode._plan_ref import FifoDraft, FifoKeys, HeadChanges, PlannedSend
+from fastnode._plan_ref import FifoDraft, HeadChanges
 from fastnode._query_ref import (
     FLAG,
     KEY,
@@ -71,6 +71,7 @@ from fastnode._query_ref import (
     Field,
     FormError,
 )
+from fastnode._send_ref import FifoKeys, PlannedSend, SendKeys
 
 COMPILED: Final = os.environ.get("FASTNODE_PURE") != "1"
 
@@ -122,11 +123,11 @@ if COMPILED:
             head_changes,
             is_token,
             plain_draft,
-            plan_fifo_sends,
-            plan_sends,
             write_landed,
         )
         from fastnode._query import FormReader, XmlWriter, escape_xml, find_parameter
+        from fastnode._send import fill_answer, plan_fifo_sends, plan_send, plan_sends
+        from fastnode._sigv4 import Proof, prove
     except ImportError as error:
         raise ImportError(
             f"the compiled modules cannot be loaded ({error}); run `make build`,"
@@ -181,8 +182,6 @@ else:
         head_changes,
         is_token,
         plain_draft,
-        plan_fifo_sends,
-        plan_sends,
         write_landed,
     )
 
@@ -193,6 +192,10 @@ else:
         escape_xml,
         find_parameter,
     )
+    from fastnode._send_ref import fill_answer, plan_fifo_sends, plan_send, plan_sends
+
+    # And again.
+    from fastnode._sigv4_ref import Proof, prove  # type: ignore[assignment]
 
 __all__ = [
     "ADD",
@@ -251,6 +254,7 @@ __all__ = [
     "MessageState",
     "ParsedKey",
     "PlannedSend",
+    "Proof",
     "Receipt",
     "Recent",
     "RefusedError",
@@ -258,6 +262,7 @@ __all__ = [
     "Resolved",
     "Resolver",
     "RetentionClass",
+    "SendKeys",
     "Transaction",
     "XmlWriter",
     "counter_key",
@@ -273,6 +278,7 @@ __all__ = [
     "encode_text",
     "encode_transaction",
     "escape_xml",
+    "fill_answer",
     "find_parameter",
     "group_key",
     "head_changes",
@@ -287,8 +293,10 @@ __all__ = [
     "partition_for",
     "plain_draft",
     "plan_fifo_sends",
+    "plan_send",
     "plan_sends",
     "prefix_end",
+    "prove",
     "queue_key",
     "queue_segment",
     "receipt_is_genuine",

@@ -178,7 +178,9 @@ class Connection(asyncio.Protocol):
 
     def on_answer(self, exchange: Exchange) -> None:
         if exchange is self._alone and not self._host.is_draining:
-            self._write_alone(exchange)
+            assert exchange.answer is not None
+            status, headers, body = exchange.answer
+            self.write_alone(exchange, whole_response(status, headers, b"", body))
         elif self._is_corked or self._is_over or self._pending[0] is not exchange:
             return
         elif self._is_full:
@@ -187,14 +189,17 @@ class Connection(asyncio.Protocol):
             self._write_answers()
             self._set_deadline()
 
-    def _write_alone(self, exchange: Exchange) -> None:
-        transport, answer = self._transport, exchange.answer
-        assert transport is not None and answer is not None
+    def write_alone(self, exchange: Exchange, response: bytes) -> bool:
+        """The only answer that is owed leaves at once, if nothing complicates it."""
+        host, transport = self._host, self._transport
+        if exchange is not self._alone or host.is_draining:
+            return False
+        assert transport is not None
         self._alone = None
         self._pending.popleft()
-        status, headers, body = answer
-        self.deadline = self._host.coarse_now + HTTP_IDLE_SECONDS
-        transport.write(whole_response(status, headers, b"", body))
+        self.deadline = host.coarse_now + HTTP_IDLE_SECONDS
+        transport.write(response)
+        return True
 
     def refuse(self, refused: Refused) -> None:
         """Answer with a status and end, once the earlier answers have left."""

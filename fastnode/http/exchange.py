@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from msgspec import Struct
+
 from fastnode.http.http1 import Refused, Request
 from fastnode.http.response import (
     CLOSE,
@@ -27,9 +29,14 @@ class Owner(Protocol):
     def peer(self) -> tuple[str, int] | None: ...
 
     def on_answer(self, exchange: "Exchange") -> None: ...
+    def write_alone(self, exchange: "Exchange", response: bytes) -> bool:
+        """As `reply` does, with all bytes of an answer that says nothing about the connection.
+        False, and nothing has happened, if other answers, or its end, have to be thought of.
+        """
+        ...
 
 
-class Exchange:
+class Exchange(Struct, eq=False):
     """One request and the answer it is owed.
 
     `on_close` is called at most once, if the client goes away before the answer. The end of its
@@ -37,14 +44,11 @@ class Exchange:
     same. `reply` is called exactly once all the same; what can still be written is written.
     """
 
-    __slots__ = ("_connection", "_request", "answer", "is_overdue", "on_close")
-
-    def __init__(self, connection: Owner, request: Request | None) -> None:
-        self._connection = connection
-        self._request = request  # None: the bytes were no request
-        self.answer: tuple[int, bytes, bytes] | None = None
-        self.is_overdue = False  # the client was told to try again; what still comes is dropped
-        self.on_close: Callable[[], None] | None = None
+    connection: Owner
+    _request: Request | None  # None: the bytes were no request
+    answer: tuple[int, bytes, bytes] | None = None
+    is_overdue: bool = False  # the client was told to try again; what still comes is dropped
+    on_close: Callable[[], None] | None = None
 
     def reply(self, status: int, headers: bytes, body: bytes) -> None:
         """`headers` are complete lines with CRLF; length and connection are added."""
@@ -52,15 +56,15 @@ class Exchange:
             return
         assert self.answer is None, "a request is answered once"
         self.answer = (status, headers, body)
-        self._connection.on_answer(self)
+        self.connection.on_answer(self)
 
     @property
     def is_closed(self) -> bool:
-        return self._connection.has_ended
+        return self.connection.has_ended
 
     @property
     def peer(self) -> tuple[str, int] | None:
-        return self._connection.peer
+        return self.connection.peer
 
     @property
     def keep_alive(self) -> bool:

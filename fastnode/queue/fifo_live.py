@@ -41,7 +41,7 @@ class FifoQueue(LiveQueue):
         self._held: dict[int, MessageRecord] = {}
         self._fresh = Fresh()
         keys = self.messages
-        self.send_keys = FifoKeys(
+        self.fifo_keys = FifoKeys(
             self.keys.generation, keys.total, keys.data, keys.group, keys.head
         )
         self.walk = Walk()

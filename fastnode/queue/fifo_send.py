@@ -113,10 +113,10 @@ def submit(
     waiting: Waiting,
 ) -> list[PlannedSend]:
     """Plan and submit messages of which none is a duplicate, under stamps just taken."""
-    group, commit_ts = queue.group, stamps[1]
+    group, (start_ts, commit_ts) = queue.group, stamps
     request, retention = identity
     encoded, planned = native.plan_fifo_sends(
-        request, *stamps, retention, queue.send_keys, sender, drafts
+        request, start_ts, commit_ts, retention, queue.fifo_keys, sender, drafts
     )
     latched = (drafts[0][2],) if len(drafts) == 1 else tuple([draft[2] for draft in drafts])
     group.latches.hold(latched)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from fastnode import config, native
-from fastnode.native import MESSAGE_MOVED, MessageRecord, PlannedSend
+from fastnode.native import MESSAGE_MOVED, MessageRecord, PlannedSend, SendKeys
 from fastnode.queue.attributes import settings_of
 from fastnode.queue.choice import DEAD_MAX, PASSED_OVER_MAX, Choice, Counts, Taken
 from fastnode.queue.fair import Tenants
@@ -69,7 +69,8 @@ class LiveQueue:
     def restart(self, generation: int) -> None:
         """The queue was purged: nothing of the old generation counts any more."""
         self.generation = generation
-        self.messages = MessageKeys(self.keys.segment, generation, self.partition)
+        keys = self.messages = MessageKeys(self.keys.segment, generation, self.partition)
+        self.send_keys = SendKeys(self.keys.generation, keys.total, keys.data)
         mark = self.group.get(self.messages.mark)
         self.waiting = Waiting(int.from_bytes(mark or b"", "big"))
         self._waiting_end = native.prefix_end(self.messages.data)
@@ -278,6 +279,14 @@ class LiveQueue:
         append = self.waiting.append
         for _, _, position, record in messages:
             append(position, record)
+        if self.waiters:
+            self.waiters.wake_one()
+
+    def added_one(self, position: int, record: bytes) -> None:
+        if self.tenants is not None:
+            self.added((PlannedSend("", "", position, record),))
+            return
+        self.waiting.append(position, record)
         if self.waiters:
             self.waiters.wake_one()
 

@@ -162,22 +162,27 @@ def submit_plain(
 
     `OperationError` if nothing can be planned now; then nothing was submitted.
     """
-    keys, group = queue.messages, queue.group
+    group = queue.group
     request, retention = identity
     start_ts, commit_ts = group.stamp(request)
     encoded, planned = native.plan_sends(
-        request,
-        start_ts,
-        commit_ts,
-        retention,
-        queue.keys.generation,
-        keys.total,
-        keys.data,
-        sender,
-        drafts,
+        request, start_ts, commit_ts, retention, queue.send_keys, sender, drafts
     )
     group.submit_encoded(request, commit_ts, encoded, waiting)
     return planned
+
+
+def submit_one(
+    queue: LiveQueue, request: bytes, retention: int, sender: str, body: bytes, waiting: Waiting
+) -> tuple[int, bytes]:
+    """As `submit_plain` for one message that is nothing but a body: its position and its record."""
+    group = queue.group
+    start_ts, commit_ts = group.stamp(request)
+    encoded, record = native.plan_send(
+        request, start_ts, commit_ts, retention, queue.send_keys, sender, body
+    )
+    group.submit_encoded(request, commit_ts, encoded, waiting)
+    return commit_ts << 16, record
 
 
 async def _store_indexed(

@@ -152,13 +152,13 @@ class Service:
             return None
         account, name = resolved
         queue = self._live.get((account or caller.account, caller.region, name))
-        if queue is None or not queue.group.is_ready:
-            return None
-        if queue.group.latches.is_held(queue.keys.generation):
-            return None
         # Whether the caller may is a question for the general way.
-        is_plain = queue.policy is None and queue.account == caller.account
-        return queue if is_plain else None
+        if queue is None or queue.policy is not None or queue.account != caller.account:
+            return None
+        group = queue.group
+        if not group.is_ready or queue.keys.generation in group.latches.held:
+            return None
+        return queue
 
     async def queue(self, call: Call, queue_url: str | None) -> LiveQueue:
         """The queue that a call means. Waits while it is being purged or deleted."""

@@ -49,10 +49,15 @@ class Waiting:
         """A send was applied. A page read meanwhile may have brought the record already."""
         if not self._reaches_end or position < self._next:
             return
-        if self._is_full():
+        buffer = self._buffer
+        if (
+            len(buffer) >= config.READ_AHEAD_MESSAGES
+            or self._buffered_bytes >= config.READ_AHEAD_BYTES
+        ):
             self._reaches_end = False
             return
-        self._push(position, record)
+        buffer.append((position, record))
+        self._buffered_bytes += len(record)
         self._next = position + 1
 
     def load(self, rows: Sequence[Item], taken: Iterable[int], *, is_last: bool) -> None:
@@ -127,9 +132,3 @@ class Waiting:
     def _push(self, position: int, record: bytes) -> None:
         self._buffer.append((position, record))
         self._buffered_bytes += len(record)
-
-    def _is_full(self) -> bool:
-        return (
-            len(self._buffer) >= config.READ_AHEAD_MESSAGES
-            or self._buffered_bytes >= config.READ_AHEAD_BYTES
-        )

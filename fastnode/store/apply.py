@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 
 from fastnode import native
 from fastnode.native import (
-    ADD,
     DELETE,
     DROP,
     FRESH_DELETE,
@@ -87,12 +86,14 @@ def fill_batch(
     """
     writer = _Writer(batch, Sums(engine))
     for transactions, resolved in entries:
-        if native.write_landed(transactions, resolved.outcomes, batch.put, writer.write):
+        outcomes, added = resolved.outcomes, writer.added
+        if native.write_landed(transactions, outcomes, batch.put, writer.write, added):
             writer.changes_heads = True
         if resolved.row:
             batch.put(window_key(resolved.row_id), resolved.row)
         for row_id in resolved.expired:
             batch.delete(window_key(row_id))
+    writer.sum_up()
     writer.sums.write(batch)
     if writer.changes_heads:
         rows = head_rows or heads.HeadRows()
@@ -116,27 +117,32 @@ def _stored_rows(engine: Engine) -> Iterator[tuple[int, bytes]]:
 
 
 class _Writer:
-    """Everything but puts and touches."""
+    """Everything but puts and touches. What is added to counters waits to be summed up."""
 
-    __slots__ = ("batch", "changes_heads", "sums")
+    __slots__ = ("added", "batch", "changes_heads", "sums")
 
     def __init__(self, batch: Batch, sums: Sums) -> None:
         self.batch = batch
         self.sums = sums
+        self.added: dict[bytes, int] = {}
         self.changes_heads = False
 
     def write(self, kind: int, key: bytes, value: bytes) -> None:
-        if kind == ADD:
-            self.sums.add(key, int.from_bytes(value, "big", signed=True))
-        elif kind == FRESH_DELETE or kind == DELETE:
+        if kind == FRESH_DELETE or kind == DELETE:
             self.batch.delete(key)
         elif kind == MAX:
             self.sums.raise_to(key, value)
         else:
             assert kind == DROP, f"the codec refuses the write kind {kind}"
             self.batch.delete_range(key, value)
+            self.sum_up()
             self.sums.drop(key, value)
             self.changes_heads = True
+
+    def sum_up(self) -> None:
+        for key, delta in self.added.items():
+            self.sums.add(key, delta)
+        self.added.clear()
 
 
 def _encode_position(position: Position) -> bytes:

@@ -50,11 +50,17 @@ class Waiting(Protocol):
 _Submitted = tuple[Waiting, tuple[bytes, ...], int]
 
 
+_REQUEST_BYTES: Final = 16
 LEASE_NS: Final = lease_ns(
     election_ticks=config.ELECTION_TICKS,
     tick_seconds=config.TICK_SECONDS,
     drift_ppm=config.CLOCK_DRIFT_PPM,
 )
+
+
+def _request_of(encoded: bytes) -> bytes:
+    """A transaction begins with the identity of its call."""
+    return encoded[:_REQUEST_BYTES]
 
 
 class Group:
@@ -88,6 +94,7 @@ class Group:
         self.boottime_ns = clock.boottime_ns
         self._engine = engine
         self._clock = clock
+        self._take_stamp = clock.stamp
         self.is_sole_voter = is_sole_voter
         # Who waits for the state to reach an index, and the lowest of these.
         self._reaching: list[tuple[int, Suspension]] = []
@@ -97,10 +104,8 @@ class Group:
         self._term = 0
         self._leads = False
         self._was_ready = False
-        # Encoded transactions that no entry has taken yet, and their requests beside them.
+        # Encoded transactions that no entry has taken yet, and those that the last one took.
         self._gathered: list[bytes] = []
-        self._requests: list[bytes] = []
-        self._gathered_bytes = 0
         self._taken: list[bytes] = []
         self._submitted: dict[bytes, _Submitted] = {}
         self._submitted_bytes = 0
@@ -196,8 +201,8 @@ class Group:
         """Start and commit timestamp of a transaction that is planned and submitted at once."""
         if self.has_seen(request):
             raise PlanAgain("the call was here before")
-        position = self._position
-        if not self._leads or position.term != self._term:
+        _, term, applied_ts = self._position
+        if not self._leads or term != self._term:
             raise NotLed("the group has no leader here")
         if self._is_disk_full:
             raise DiskFull("the engine has no space to apply what is committed")
@@ -206,8 +211,8 @@ class Group:
             or self._submitted_bytes >= config.UNAPPLIED_BYTES_MAX
         ):
             raise Overloaded("too many transactions wait to be applied")
-        self._stamped = self._clock.stamp()
-        return position.commit_ts, self._stamped
+        self._stamped = stamped = self._take_stamp()
+        return applied_ts, stamped
 
     def require_room(self) -> None:
         """New messages are refused first; deletes and changes go on inside the reserve."""
@@ -235,12 +240,11 @@ class Group:
     ) -> None:
         """As `submit`, for a transaction that compiled code has planned and encoded."""
         assert commit_ts == self._stamped, "a transaction is planned and submitted in one step"
-        self._submitted[request] = waiting, latched, len(encoded)
-        self._submitted_bytes += len(encoded)
-        self._gathered_bytes += len(encoded)
-        self._requests.append(request)
-        self._gathered.append(encoded)
-        if len(self._gathered) == 1:
+        gathered, size = self._gathered, len(encoded)
+        self._submitted[request] = waiting, latched, size
+        self._submitted_bytes += size
+        gathered.append(encoded)
+        if len(gathered) == 1:
             self.on_gathered(self.number)
 
     # --- the machine that Raft drives ------------------------------------------------------
@@ -250,19 +254,20 @@ class Group:
         return len(self._gathered)
 
     def take_entry(self) -> bytes | None:
-        if not self._gathered:
+        gathered = self._gathered
+        if not gathered:
+            # Who proposes asks until there is none, so nothing refuses the last one any more.
+            self._taken = []
             return None
-        count = len(self._gathered)
-        while count > 1 and self._gathered_bytes > config.ENTRY_BYTES_MAX:
+        count, size = len(gathered), sum(map(len, gathered))
+        while count > 1 and size > config.ENTRY_BYTES_MAX:
             count -= 1
-            self._gathered_bytes -= len(self._gathered[count])
-        taken, self._gathered = self._gathered[:count], self._gathered[count:]
-        self._taken, self._requests = self._requests[:count], self._requests[count:]
-        self._gathered_bytes = sum(map(len, self._gathered))
-        return native.encode_entry(taken)
+            size -= len(gathered[count])
+        self._taken, self._gathered = gathered[:count], gathered[count:]
+        return native.encode_entry(self._taken)
 
     def refuse_entry(self, error: OperationError) -> None:
-        self._fail(self._taken, error)
+        self._fail(map(_request_of, self._taken), error)
 
     def commit(self, index: int, term: int, entries: Sequence[bytes]) -> None:
         self._undecided.append((index, term, entries))
@@ -318,9 +323,8 @@ class Group:
         """What no entry has taken will never be in the log; of the rest nobody knows."""
         self._was_ready = False
         self.on_lost(self)
-        untaken = self._requests
-        self._gathered, self._requests, self._gathered_bytes = [], [], 0
-        self._fail(untaken, NotLed("the group has another leader"))
+        untaken, self._gathered = self._gathered, []
+        self._fail(map(_request_of, untaken), NotLed("the group has another leader"))
         self._fail(list(self._submitted), Unsettled("the group lost its leader"))
 
     def _release_reaching(self) -> None:
@@ -365,16 +369,17 @@ class Group:
     def _finish(self, transactions: Sequence[Transaction], outcomes: Sequence[Outcome]) -> None:
         """Handlers go on in the order of the log, so leader memory follows the applied state."""
         waiting: list[Suspension] = []
-        latches = self.latches
+        take, latches = self._submitted.pop, self.latches
+        waited_for = latches.waiting
         for transaction, outcome in zip(transactions, outcomes, strict=True):
-            submitted = self._submitted.pop(transaction[0], None)
+            submitted = take(transaction[0], None)
             if submitted is None:
                 continue
             owner, latched, size = submitted
             self._submitted_bytes -= size
             if latched:
                 waiting += latches.release(latched)
-            if latches.has_waiters:
+            if waited_for:
                 waiting += latches.release((transaction[0],))
             if outcome[0] == APPLIED:
                 owner.resume(outcome)

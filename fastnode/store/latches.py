@@ -17,30 +17,30 @@ WAIT_TICKS_MAX: Final = round(config.LATCH_SECONDS / config.TICK_SECONDS)
 
 
 class Latches:
-    __slots__ = ("_held", "_ticks", "_waiters", "_waiting")
+    __slots__ = ("_ticks", "_waiters", "held", "waiting")
 
     def __init__(self) -> None:
-        self._held: set[bytes] = set()
+        self.held: set[bytes] = set()
         # Only keys that somebody waits for: the tick at which each began, and who it is.
-        self._waiting: dict[bytes, deque[tuple[int, Suspension]]] = {}
+        self.waiting: dict[bytes, deque[tuple[int, Suspension]]] = {}
         self._waiters = 0
         self._ticks = 0
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self.held)
 
     @property
     def has_waiters(self) -> bool:
-        return bool(self._waiting)
+        return bool(self.waiting)
 
     def is_held(self, key: bytes) -> bool:
-        return key in self._held
+        return key in self.held
 
     def wait_for(self, keys: Sequence[bytes]) -> Suspension | None:
         """None if all keys are free; otherwise await the result, then look again: another may have
         been faster. It fails with `Overloaded` when the wait becomes too long.
         """
-        held = self._held
+        held = self.held
         if not held:
             return None
         for key in keys:
@@ -49,17 +49,17 @@ class Latches:
         return None
 
     def hold(self, keys: Sequence[bytes]) -> None:
-        assert self._held.isdisjoint(keys), "a plan must wait until its keys are free"
-        self._held.update(keys)
+        assert self.held.isdisjoint(keys), "a plan must wait until its keys are free"
+        self.held.update(keys)
 
     def release(self, keys: Sequence[bytes]) -> list[Suspension]:
         """Who waited, in order of arrival. They are resumed by the caller, after all state is
         consistent.
         """
-        self._held.difference_update(keys)
-        if not self._waiting:
+        self.held.difference_update(keys)
+        if not self.waiting:
             return []
-        queues = [self._waiting.pop(key) for key in keys if key in self._waiting]
+        queues = [self.waiting.pop(key) for key in keys if key in self.waiting]
         released = [suspension for queue in queues for _, suspension in queue]
         self._waiters -= len(released)
         return released
@@ -71,11 +71,11 @@ class Latches:
         """
         self._ticks += 1
         expired: list[Suspension] = []
-        for key, queue in list(self._waiting.items()):
+        for key, queue in list(self.waiting.items()):
             while queue and self._ticks - queue[0][0] > WAIT_TICKS_MAX:
                 expired.append(queue.popleft()[1])
             if not queue:
-                del self._waiting[key]
+                del self.waiting[key]
         self._waiters -= len(expired)
         return expired
 
@@ -85,5 +85,5 @@ class Latches:
             raise Overloaded("too many calls wait for others to be applied")
         self._waiters += 1
         suspension = Suspension()
-        self._waiting.setdefault(key, deque()).append((self._ticks, suspension))
+        self.waiting.setdefault(key, deque()).append((self._ticks, suspension))
         return suspension

@@ -55,6 +55,9 @@ class Peer:
 
     def on_answer(self, exchange: Exchange) -> None: ...
 
+    def write_alone(self, exchange: Exchange, response: bytes) -> bool:
+        return False
+
 
 class Desk:
     """The router, made once because that is slow; its service is that of the latest world."""

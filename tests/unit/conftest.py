@@ -24,6 +24,7 @@ class Impl(NamedTuple):
     keys: ModuleType
     core: ModuleType
     plan: ModuleType
+    send: ModuleType
 
 
 def implementation(suffix: str) -> Impl:

@@ -249,3 +249,33 @@ def test_ids_are_as_long_as_asked_and_never_repeat_across_blocks() -> None:
 def test_rng_stays_below_its_bound_and_reaches_all_of_it() -> None:
     rng = SystemRng(SystemIdSource())
     assert {rng.below(4) for _ in range(200)} == {0, 1, 2, 3}
+
+
+@given(
+    error_ns=st.integers(-10 * SECOND_NS, 10 * SECOND_NS),
+    passes=st.lists(st.one_of(st.integers(0, 3_000), st.integers(0, 3 * NS_PER_MS)), max_size=200),
+)
+def test_a_clock_that_remembers_its_millisecond_says_what_one_says_that_computes_it(
+    error_ns: int, passes: list[int]
+) -> None:
+    clock = FakeClock()
+    remembering, computing = (GroupClock(clock, lambda ns: ns + error_ns) for _ in range(2))
+    for elapsed_ns in passes:
+        clock.pass_ns(elapsed_ns)
+        computing._same_until_boot_ns = 0
+        assert remembering.now() == computing.now()
+        computing._same_until_boot_ns = 0
+        assert remembering.stamp() == computing.stamp()
+
+
+def test_a_millisecond_ends_when_it_is_over() -> None:
+    """Also for a clock that runs as fast as it may, to the nanosecond."""
+    clock = FakeClock()
+    remembering, computing = (GroupClock(clock, lambda ns: ns + SECOND_NS) for _ in range(2))
+    clock.pass_ns(STEER_INTERVAL_NS)
+    for _ in range(20):
+        remembering.now()
+        clock.boot = remembering._same_until_boot_ns - 1
+        computing._same_until_boot_ns = 0
+        assert remembering.now() == computing.now()
+        clock.pass_ns(600)

@@ -22,7 +22,9 @@ SOURCE_SUFFIXES: Final = frozenset({".py", ".pyi", ".pyx", ".pxd", ".rs", ".md",
 LINES_MAX: Final = {".py": 400, ".rs": 400, ".pyi": 400, ".pxd": 400, ".pyx": 600}
 FUNCTION_LINES_MAX: Final = 70
 
-COMPILED: Final = frozenset({"_keys", "_core", "_plan", "_http", "_occ", "_query"})
+COMPILED: Final = frozenset(
+    {"_keys", "_core", "_plan", "_send", "_http", "_occ", "_query", "_sigv4"}
+)
 TWINS: Final = frozenset(f"{name}_ref" for name in COMPILED)
 LEAVES: Final = frozenset({"config", "errors", "clock", "flow", "native"})
 # Leaves of the operator's side: they may build on the others, never the other way round.
@@ -55,9 +57,9 @@ BANNED_CALLS: Final = re.compile(
     r"|uuid\.uuid[14]|print)"
 )
 SANS_IO: Final = re.compile(
-    r"fastnode\.(config|errors|flow|_(keys|core|plan|http|occ|query)_ref|queue(\..+)?"
+    r"fastnode\.(config|errors|flow|_(keys|core|plan|http|occ|query|sigv4)_ref|queue(\..+)?"
     r"|cluster\.(capabilities|partition_map)"
-    r"|http\.(http1|chunked|identity|sigv4|\w+_codec|query_\w+|xml_\w+)"
+    r"|http\.(http1|chunked|identity|sigv4(_\w+)?|\w+_codec|query_\w+|xml_\w+)"
     r"|store\.(apply|heads|keyspace|latches|records|retry|sums|counters|window)"
     r"|raft\.(driver|lease|conf_change|packets)"
     r"|peers\.(frames|handshake|lanes|offsets)"

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from xxhash import xxh3_128_digest
 
 from fastnode.http.http1 import Request, RequestParser
 from fastnode.http.invocation import invocation_of, is_first_attempt
@@ -145,3 +146,10 @@ def test_what_does_not_begin_with_the_first_attempt_counts_as_repeated(
 ) -> None:
     """To look for what has not landed costs a question; not to look could cost a duplicate."""
     assert is_first_attempt(request(attempt=value)) is is_first
+
+
+@pytest.mark.parametrize("size", [0, 4095, 4096, 4097, 100_000])
+def test_an_identity_is_one_hash_whatever_the_size_of_the_body(size: int) -> None:
+    body = b"b" * size
+    hashed = xxh3_128_digest(b"AKID\x006f1c4a52\x00SendMessage\x00/\x00" + body)
+    assert identity("AKID", "SendMessage", body=body) == hashed

@@ -23,6 +23,7 @@ AUTHORIZATION = (
     b"Signature=00"
 )
 URL = f"{ENDPOINT}/{ACCOUNT}/q"
+_TWENTY_DIGITS_END_MS = 10**20 // 512 // 65_536 + 1
 NUMBERED = re.compile(rb"request-\d+")
 
 
@@ -51,9 +52,9 @@ class Front:
         )
         self.lane_uses = 0
         self._uses_lane = uses_lane
-        node = Node()
-        node.server.respond = self.router.respond
-        self.connection, self.transport = node.connect()
+        self.node = Node()
+        self.node.server.respond = self.router.respond
+        self.connection, self.transport = self.node.connect()
         self._count_lane()
 
     def _count_lane(self) -> None:
@@ -188,6 +189,45 @@ def test_both_ways_file_what_follows_a_tenant() -> None:
     compare([SPECIAL["group"], FIRST])
 
 
+def test_a_message_on_its_way_is_delivered_by_a_queue_that_becomes_fair_meanwhile() -> None:
+    front = Front(uses_lane=True)
+    front.send(FIRST)
+    assert len(front.world.receive(URL)) == 1
+    front.connection.data_received(FIRST)
+    front.connection.data_received(SPECIAL["group"])
+    front.world.commit()
+    assert front.lane_uses == 1
+    assert sorted(bodies(front)) == ["first", "m"]
+
+
+@pytest.mark.parametrize("body", [FIRST, b"fifo"])
+def test_a_node_that_drains_ends_the_connection_both_ways(body: bytes) -> None:
+    short, long = Front(uses_lane=True), Front(uses_lane=False)
+    for front in (short, long):
+        for draining in (False, True):
+            front.node.server.is_draining = draining
+            numbered = {"MessageGroupId": "g", "MessageDeduplicationId": str(draining)}
+            front.send(fifo_send("strict.fifo", **numbered) if body == b"fifo" else body)
+    assert short.lane_uses == 1
+    assert short.transport.written == long.transport.written
+    assert b"Connection: close" in short.transport.written
+
+
+def test_an_answer_of_the_short_way_waits_for_an_earlier_one() -> None:
+    front = Front(uses_lane=True)
+    front.send(FIRST)
+    before = len(front.transport.written)
+    late = message(QueueUrl=f"{ENDPOINT}/{ACCOUNT}/late", WaitTimeSeconds=20)
+    front.send(post(late, target=b"ReceiveMessage") + FIRST)
+    assert front.lane_uses == 1
+    assert len(front.transport.written) == before
+    front.world.advance(20_000)
+    receive, _, send = (
+        front.transport.written[before:].partition(b"HTTP/1.1 200")[2].partition(b"HTTP/1.1 200")
+    )
+    assert b"MessageId" in send and b"MessageId" not in receive
+
+
 # --- FIFO ----------------------------------------------------------------------------------------
 
 
@@ -250,6 +290,21 @@ def test_a_duplicate_is_told_the_original_both_ways() -> None:
     front = compare([same, same, same])
     assert front.lane_uses == 1
     assert front.world.counts(f"{ENDPOINT}/{ACCOUNT}/ordered.fifo") == (1, 0, 0)
+
+
+def test_sequence_numbers_grow_by_a_digit_both_ways() -> None:
+    """In the year 2064."""
+    answers: list[bytes] = []
+    for uses_lane in (True, False):
+        front = Front(uses_lane=uses_lane)
+        front.world.advance(_TWENTY_DIGITS_END_MS - front.world.now_ms)
+        for number in range(3):
+            identity = {"MessageGroupId": "g", "MessageDeduplicationId": str(number)}
+            front.send(fifo_send("strict.fifo", **identity))
+        assert front.lane_uses == 2 * uses_lane
+        answers.append(front.transport.written)
+    assert answers[0] == answers[1]
+    assert len(re.findall(rb'"SequenceNumber":"[0-9]{21}"', answers[0])) == 3
 
 
 def test_an_id_is_free_again_both_ways_when_its_window_is_over() -> None:

@@ -6,7 +6,16 @@ import sys
 
 import pytest
 
-from fastnode import _core_ref, _http_ref, _keys_ref, _plan_ref, _query_ref, native
+from fastnode import (
+    _core_ref,
+    _http_ref,
+    _keys_ref,
+    _plan_ref,
+    _query_ref,
+    _send_ref,
+    _sigv4_ref,
+    native,
+)
 
 compiled_only = pytest.mark.skipif(not native.COMPILED, reason="pure mode loads no compiled module")
 
@@ -47,7 +56,7 @@ def test_compiled_modules_are_the_ones_loaded() -> None:
 @pytest.mark.skipif(native.COMPILED, reason="only pure mode loads the twins")
 def test_pure_mode_loads_the_twins() -> None:
     twins = vars(_keys_ref) | vars(_core_ref) | vars(_plan_ref) | vars(_http_ref)
-    twins |= vars(_query_ref)
+    twins |= vars(_query_ref) | vars(_send_ref) | vars(_sigv4_ref)
     assert all(twins[name] is function for name, function in functions().items())
 
 

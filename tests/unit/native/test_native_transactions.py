@@ -142,24 +142,34 @@ def test_writes_that_landed_are_handed_on_by_their_kind(
     impl: Impl, drawn: list[tuple[bool, list[tuple[int, bytes, bytes]]]]
 ) -> None:
     handed: list[tuple[int, bytes, bytes]] = []
+    added: dict[bytes, int] = {}
     has_touched = impl.plan.write_landed(
         [native.Transaction(*HEAD, [], writes) for _, writes in drawn],
         [(native.APPLIED if lands else native.STALE, 0, 0) for lands, _ in drawn],
         lambda key, value: handed.append((native.PUT, key, value)),
         lambda kind, key, value: handed.append((kind, key, value)),
+        added,
     )
     landed = [write for lands, writes in drawn if lands for write in writes]
-    puts, sums = (native.PUT, native.FRESH_PUT), (native.ADD, native.MAX)
+    puts, aside = (native.PUT, native.FRESH_PUT), (native.TOUCH, native.ADD)
     plain = [
         (native.PUT if kind in puts else kind, key, value)
         for kind, key, value in landed
-        if kind != native.TOUCH
+        if kind not in aside
     ]
     assert sorted(handed) == sorted(plain)
-    # In the log's order: the sums, what is neither put nor sum, and everything of one key.
-    assert [one for one in handed if one[0] in sums] == [one for one in plain if one[0] in sums]
+    # In the log's order: the marks, what is neither put nor mark, and everything of one key.
+    assert [one for one in handed if one[0] == native.MAX] == [
+        one for one in plain if one[0] == native.MAX
+    ]
     assert _around_barriers(handed) == _around_barriers(plain)
     assert has_touched is any(kind == native.TOUCH for kind, _, _ in landed)
+    # In the order of the first change of each.
+    sums: dict[bytes, int] = {}
+    for kind, key, value in landed:
+        if kind == native.ADD:
+            sums[key] = sums.get(key, 0) + int.from_bytes(value, "big", signed=True)
+    assert list(added.items()) == list(sums.items())
 
 
 def _around_barriers(writes: list[tuple[int, bytes, bytes]]) -> list[Any]:
@@ -168,7 +178,7 @@ def _around_barriers(writes: list[tuple[int, bytes, bytes]]) -> list[Any]:
     for kind, key, value in writes:
         if kind == native.PUT:
             found[-1].setdefault(key, []).append(value)
-        elif kind not in (native.ADD, native.MAX):
+        elif kind != native.MAX:
             found += [(kind, key, value), {}]
     return found
 
@@ -189,6 +199,7 @@ def test_rows_of_groups_and_of_deduplication_come_after_the_others(impl: Impl) -
         [(native.APPLIED, 0, 0)] * 2,
         lambda key, value: keys.append(key),
         lambda kind, key, value: None,
+        {},
     )
     order = (native.FAMILY_DATA, native.FAMILY_GROUP, native.FAMILY_DEDUP)
     assert keys == [family + name for family in order for name in (b"1", b"2")]

@@ -25,6 +25,8 @@ keys = st.builds(
 tokens = st.one_of(
     texts, st.text("!a~ \x7f\x00é", max_size=4), st.text("!~", min_size=1, max_size=130)
 )
+# Around the size from which on another implementation makes the digest.
+long_bodies = st.integers(1000, 1100).map(lambda size: b"x" * size)
 handles = st.one_of(
     texts,
     own.receipts.map(lambda made: native.encode_receipt(*made)),
@@ -111,6 +113,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
             [(status, 0, 0) for status in statuses[: len(made)]],
             lambda key, value: None,
             lambda kind, key, value: None,
+            {},
         ),
         st.lists(own.transactions, max_size=3),
         st.lists(st.integers(0, 4), max_size=3),
@@ -120,11 +123,27 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
         numbers,
         numbers,
         st.integers(-1, 256),
-        own.blobs,
-        own.blobs,
-        own.blobs,
+        st.builds(native.SendKeys, *[own.blobs] * 3),
         texts,
-        st.lists(st.tuples(st.integers(-1, 16), own.blobs, st.binary(max_size=200)), max_size=18),
+        st.lists(
+            st.tuples(st.integers(-1, 16), own.blobs, st.binary(max_size=200) | long_bodies),
+            max_size=18,
+        ),
+    ),
+    "plan_send": st.tuples(
+        sixteens,
+        numbers,
+        numbers,
+        st.integers(-1, 256),
+        st.builds(native.SendKeys, *[own.blobs] * 3),
+        texts,
+        st.binary(max_size=200) | long_bodies,
+    ),
+    "fill_answer": st.tuples(
+        st.lists(own.blobs, min_size=5, max_size=5).map(tuple),
+        texts,
+        own.messages.map(lambda made: native.encode_message(*made)),
+        texts,
     ),
     "is_token": st.tuples(tokens),
     "plain_draft": st.tuples(own.blobs, st.booleans(), tokens, tokens, own.blobs),

@@ -109,6 +109,13 @@ def test_a_stalled_engine_keeps_entries_and_applies_them_once(member: Member) ->
     assert member.group.applied_index == 2
 
 
+def test_a_group_keeps_nothing_of_what_was_proposed(member: Member) -> None:
+    member.put(b"k", b"v" * 1000)
+    assert member.group.take_entry() is not None
+    assert member.group.take_entry() is None
+    assert member.group._taken == []
+
+
 def test_a_refused_entry_frees_its_latches_and_tells_everybody(member: Member) -> None:
     errors: list[BaseException | None] = []
 

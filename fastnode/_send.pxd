@@ -1,0 +1,1 @@
+# Nothing of sends is called from other C code: its functions have a Python surface only.

@@ -1,0 +1,471 @@
+# cython: language_level=3
+"""A send in C, from its stamps to its answer: ids, digests, records and the transaction that holds
+them, written into one buffer.
+
+`_send_ref.py` is the readable version and owns the types. Layouts are those of `_core` and `_keys`;
+what is saved here is the interpreter between them, and every object that nobody keeps.
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeASCII
+from libc.stdint cimport UINT32_MAX, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from fastnode._core cimport (
+    ID_BYTES,
+    ID_TEXT_BYTES,
+    MESSAGE_HEAD_BYTES,
+    TRANSACTION_HEAD_BYTES,
+    Message,
+    check_entry,
+    message_size,
+    sixteen,
+    store_field,
+    store_hexadecimal,
+    store_id_text,
+    store_message,
+    store_message_id,
+    store_transaction_head,
+)
+from fastnode._keys cimport address, store, store_u16, store_u32, store_u64
+
+from hashlib import md5 as _hashlib_md5
+
+from fastnode import _core_ref as _core_types
+from fastnode import _send_ref as _ref
+from fastnode._keys import text as _text
+
+cdef extern from "Python.h":
+    ctypedef object (*newfunc)(type, tuple, PyObject*)
+    ctypedef struct PyTypeObject:
+        newfunc tp_new
+    PyTypeObject PyTuple_Type
+
+cdef type _PlannedSend = _ref.PlannedSend
+cdef uint8_t _ADD = _core_types.ADD
+cdef uint8_t _FRESH_PUT = _core_types.FRESH_PUT
+cdef uint8_t _PUT = _core_types.PUT
+cdef uint8_t _TOUCH = _core_types.TOUCH
+
+cdef enum:
+    MESSAGES_MAX = 16
+    PLACE_BYTES = 10
+    # A kind and the lengths of a key and a value.
+    WRITE_HEAD_BYTES = 9
+    DELTA_BYTES = 8
+    # Where a record has its id and its digest.
+    ID_AT = 2
+    DIGEST_AT = 26
+    DIGEST_BYTES = 16
+    BLOCK_BYTES = 64
+    SHORT_BODY_BYTES = 1024
+
+cdef struct Draft:
+    long entry
+    uint8_t[ID_BYTES] identity
+    uint8_t[DIGEST_BYTES] digest
+    uint8_t[PLACE_BYTES] place
+    Message message
+    Py_ssize_t record_size
+
+# What a message of a FIFO queue has besides; borrowed like the rest of a draft.
+cdef struct Filing:
+    const uint8_t* group
+    Py_ssize_t group_size
+    const uint8_t* dedup_key
+    Py_ssize_t dedup_size
+
+cdef struct Stamps:
+    const uint8_t* request
+    uint64_t start_ts
+    uint64_t commit_ts
+    uint8_t retention
+
+# The constants of RFC 1321: floor(2**32 * abs(sin(i + 1))).
+cdef uint32_t[64] _SINES = [
+    0xD76AA478, 0xE8C7B756, 0x242070DB, 0xC1BDCEEE, 0xF57C0FAF, 0x4787C62A, 0xA8304613, 0xFD469501,
+    0x698098D8, 0x8B44F7AF, 0xFFFF5BB1, 0x895CD7BE, 0x6B901122, 0xFD987193, 0xA679438E, 0x49B40821,
+    0xF61E2562, 0xC040B340, 0x265E5A51, 0xE9B6C7AA, 0xD62F105D, 0x02441453, 0xD8A1E681, 0xE7D3FBC8,
+    0x21E1CDE6, 0xC33707D6, 0xF4D50D87, 0x455A14ED, 0xA9E3E905, 0xFCEFA3F8, 0x676F02D9, 0x8D2A4C8A,
+    0xFFFA3942, 0x8771F681, 0x6D9D6122, 0xFDE5380C, 0xA4BEEA44, 0x4BDECFA9, 0xF6BB4B60, 0xBEBFBC70,
+    0x289B7EC6, 0xEAA127FA, 0xD4EF3085, 0x04881D05, 0xD9D4D039, 0xE6DB99E5, 0x1FA27CF8, 0xC4AC5665,
+    0xF4292244, 0x432AFF97, 0xAB9423A7, 0xFC93A039, 0x655B59C3, 0x8F0CCC92, 0xFFEFF47D, 0x85845DD1,
+    0x6FA87E4F, 0xFE2CE6E0, 0xA3014314, 0x4E0811A1, 0xF7537E82, 0xBD3AF235, 0x2AD7D2BB, 0xEB86D391,
+]
+
+
+def plan_send(
+    bytes request not None,
+    uint64_t start_ts,
+    uint64_t commit_ts,
+    uint8_t retention,
+    keys not None,
+    str sender not None,
+    bytes body not None,
+):
+    cdef Stamps stamps
+    stamps.request = sixteen(request, "a request")
+    stamps.start_ts, stamps.commit_ts, stamps.retention = start_ts, commit_ts, retention
+    cdef Draft draft
+    draft_message(&draft, &stamps, 0, sender, b"", body)
+    cdef bytes encoded = encode_sends(&stamps, keys, &draft, 1)
+    cdef bytes record = PyBytes_FromStringAndSize(NULL, draft.record_size)
+    store_message(address(record), &draft.message)
+    return encoded, record
+
+
+def plan_sends(
+    bytes request not None,
+    uint64_t start_ts,
+    uint64_t commit_ts,
+    uint8_t retention,
+    keys not None,
+    str sender not None,
+    messages not None,
+):
+    cdef Stamps stamps
+    stamps.request = sixteen(request, "a request")
+    stamps.start_ts, stamps.commit_ts, stamps.retention = start_ts, commit_ts, retention
+    # A tuple of tuples keeps what the drafts borrow, whoever runs meanwhile.
+    cdef tuple rows = tuple(messages)
+    cdef Py_ssize_t index, count = countable(rows)
+    cdef Draft[MESSAGES_MAX] drafts
+    for index in range(count):
+        row = checked_row(rows, index, 3)
+        draft_message(
+            &drafts[index], &stamps, <object>PyTuple_GET_ITEM(row, 0), sender,
+            bytes_at(row, 1), bytes_at(row, 2),
+        )
+    return encode_sends(&stamps, keys, drafts, count), planned_sends(drafts, count, commit_ts)
+
+
+def plan_fifo_sends(
+    bytes request not None,
+    uint64_t start_ts,
+    uint64_t commit_ts,
+    uint8_t retention,
+    keys not None,
+    str sender not None,
+    messages not None,
+):
+    cdef Stamps stamps
+    stamps.request = sixteen(request, "a request")
+    stamps.start_ts, stamps.commit_ts, stamps.retention = start_ts, commit_ts, retention
+    cdef tuple rows = tuple(messages)
+    cdef Py_ssize_t index, count = countable(rows)
+    cdef Draft[MESSAGES_MAX] drafts
+    cdef Filing[MESSAGES_MAX] filings
+    cdef bytes group
+    cdef list groups = []
+    for index in range(count):
+        row = checked_row(rows, index, 5)
+        draft_message(
+            &drafts[index], &stamps, <object>PyTuple_GET_ITEM(row, 0), sender,
+            bytes_at(row, 3), bytes_at(row, 4),
+        )
+        group = _text(<object>PyTuple_GET_ITEM(row, 1))
+        groups.append(group)
+        filings[index].group, filings[index].group_size = address(group), PyBytes_GET_SIZE(group)
+        group = bytes_at(row, 2)
+        filings[index].dedup_key = address(group)
+        filings[index].dedup_size = PyBytes_GET_SIZE(group)
+    return (
+        encode_fifo_sends(&stamps, keys, drafts, filings, count),
+        planned_sends(drafts, count, commit_ts),
+    )
+
+
+def fill_answer(
+    tuple pieces not None, str request_id not None, bytes record not None, str number not None=""
+):
+    cdef Py_ssize_t id_size, number_size
+    cdef const char* id_text = PyUnicode_AsUTF8AndSize(request_id, &id_size)
+    cdef const char* digits = PyUnicode_AsUTF8AndSize(number, &number_size)
+    if PyTuple_GET_SIZE(pieces) != 5 or PyBytes_GET_SIZE(record) < MESSAGE_HEAD_BYTES:
+        raise ValueError("an answer has five pieces, and a record its head")
+    cdef Py_ssize_t index, size = id_size + ID_TEXT_BYTES + 2 * DIGEST_BYTES + number_size
+    for index in range(5):
+        size += PyBytes_GET_SIZE(bytes_at(pieces, index))
+    cdef bytes result = PyBytes_FromStringAndSize(NULL, size)
+    cdef uint8_t* at = store(store_piece(address(result), pieces, 0), id_text, id_size)
+    at = store_id_text(store_piece(at, pieces, 1), address(record) + ID_AT)
+    at = store_hexadecimal(store_piece(at, pieces, 2), address(record) + DIGEST_AT, DIGEST_BYTES)
+    store_piece(store(store_piece(at, pieces, 3), digits, number_size), pieces, 4)
+    return result
+
+
+cdef inline uint8_t* store_piece(uint8_t* at, tuple pieces, Py_ssize_t index) noexcept:
+    cdef PyObject* piece = PyTuple_GET_ITEM(pieces, index)
+    return store(at, address(<bytes>piece), PyBytes_GET_SIZE(<bytes>piece))
+
+
+cdef int draft_message(
+    Draft* draft, const Stamps* stamps, long entry, str sender, bytes extras, bytes body
+) except -1:
+    cdef Message* message = &draft.message
+    check_entry(entry)
+    draft.entry = entry
+    store_message_id(draft.identity, stamps.commit_ts, entry, stamps.request)
+    store_u16(store_u64(draft.place, stamps.commit_ts), <uint16_t>entry)
+    digest_of(body, draft.digest)
+    message.flags = 0
+    message.identity = draft.identity
+    message.sent_ms = stamps.commit_ts >> 16
+    message.digest = draft.digest
+    message.sender = PyUnicode_AsUTF8AndSize(sender, &message.sender_size)
+    message.extras, message.extras_size = address(extras), PyBytes_GET_SIZE(extras)
+    message.body, message.body_size = address(body), PyBytes_GET_SIZE(body)
+    draft.record_size = message_size(message)
+    return 0
+
+
+cdef bytes encode_sends(const Stamps* stamps, keys, const Draft* drafts, Py_ssize_t count):
+    cdef bytes generation_key, total_key, data_prefix
+    generation_key, total_key, data_prefix = bytes_at(keys, 0), bytes_at(keys, 1), bytes_at(keys, 2)
+    cdef Py_ssize_t index, size = frame_size(generation_key, total_key)
+    for index in range(count):
+        size += put_size(data_prefix, &drafts[index])
+    cdef bytes result = PyBytes_FromStringAndSize(NULL, size)
+    cdef uint8_t* at = store_begin(
+        address(result), stamps, mask_of(drafts, count), generation_key, <uint32_t>count + 1
+    )
+    for index in range(count):
+        at = store_put(at, data_prefix, &drafts[index])
+    at = store_total(at, total_key, count)
+    assert at == address(result) + size
+    return result
+
+
+cdef bytes encode_fifo_sends(
+    const Stamps* stamps, keys, const Draft* drafts, const Filing* filings, Py_ssize_t count
+):
+    cdef bytes generation_key, total_key, data_prefix, group_prefix, head_prefix
+    generation_key, total_key, data_prefix = bytes_at(keys, 0), bytes_at(keys, 1), bytes_at(keys, 2)
+    group_prefix, head_prefix = bytes_at(keys, 3), bytes_at(keys, 4)
+    cdef Py_ssize_t index, size = frame_size(generation_key, total_key)
+    for index in range(count):
+        size += put_size(data_prefix, &drafts[index])
+        size += filing_size(group_prefix, head_prefix, &filings[index])
+    cdef bytes result = PyBytes_FromStringAndSize(NULL, size)
+    cdef uint8_t* at = store_begin(
+        address(result), stamps, mask_of(drafts, count), generation_key, 4 * <uint32_t>count + 1
+    )
+    for index in range(count):
+        at = store_put(at, data_prefix, &drafts[index])
+        at = store_filing(at, group_prefix, head_prefix, &drafts[index], &filings[index])
+    at = store_total(at, total_key, count)
+    assert at == address(result) + size
+    return result
+
+
+cdef inline Py_ssize_t frame_size(bytes generation_key, bytes total_key) except -1:
+    """Of a transaction without its messages."""
+    return (
+        TRANSACTION_HEAD_BYTES + 4 + fitting(PyBytes_GET_SIZE(generation_key))
+        + WRITE_HEAD_BYTES + fitting(PyBytes_GET_SIZE(total_key)) + DELTA_BYTES
+    )
+
+
+cdef inline Py_ssize_t put_size(bytes data_prefix, const Draft* draft) except -1:
+    return (
+        WRITE_HEAD_BYTES + fitting(PyBytes_GET_SIZE(data_prefix) + PLACE_BYTES)
+        + fitting(draft.record_size)
+    )
+
+
+cdef inline Py_ssize_t filing_size(
+    bytes group_prefix, bytes head_prefix, const Filing* filing
+) except -1:
+    return (
+        WRITE_HEAD_BYTES
+        + fitting(PyBytes_GET_SIZE(group_prefix) + filing.group_size + PLACE_BYTES)
+        + WRITE_HEAD_BYTES + fitting(PyBytes_GET_SIZE(head_prefix) + filing.group_size)
+        + WRITE_HEAD_BYTES + fitting(filing.dedup_size) + ID_BYTES + PLACE_BYTES
+    )
+
+
+cdef inline Py_ssize_t fitting(Py_ssize_t size) except -1:
+    if size > UINT32_MAX:
+        raise OverflowError("a key or value is too long for its length field")
+    return size
+
+
+cdef inline uint8_t* store_begin(
+    uint8_t* at, const Stamps* stamps, uint16_t mask, bytes generation_key, uint32_t writes
+) noexcept:
+    at = store_transaction_head(
+        at, stamps.request, stamps.start_ts, stamps.commit_ts, stamps.retention, mask, 1, writes
+    )
+    return store_field(at, address(generation_key), PyBytes_GET_SIZE(generation_key))
+
+
+cdef inline uint8_t* store_put(uint8_t* at, bytes data_prefix, const Draft* draft) noexcept:
+    at[0] = _FRESH_PUT
+    at = store_place(at + 1, data_prefix, NULL, 0, draft)
+    return store_message(store_u32(at, <uint32_t>draft.record_size), &draft.message)
+
+
+cdef inline uint8_t* store_filing(
+    uint8_t* at, bytes group_prefix, bytes head_prefix, const Draft* draft, const Filing* filing
+) noexcept:
+    """Where the message is in its group, that the group is touched, and its deduplication row."""
+    cdef Py_ssize_t head_size = PyBytes_GET_SIZE(head_prefix)
+    at[0] = _FRESH_PUT
+    at = store_place(at + 1, group_prefix, filing.group, filing.group_size, draft)
+    at = store_u32(at, 0)
+    at[0] = _TOUCH
+    at = store_u32(at + 1, <uint32_t>(head_size + filing.group_size))
+    at = store(store(at, address(head_prefix), head_size), filing.group, filing.group_size)
+    at = store_u32(at, 0)
+    at[0] = _PUT
+    at = store_field(at + 1, filing.dedup_key, filing.dedup_size)
+    at = store(store_u32(at, ID_BYTES + PLACE_BYTES), draft.identity, ID_BYTES)
+    return store(at, draft.place, PLACE_BYTES)
+
+
+cdef inline uint8_t* store_place(
+    uint8_t* at, bytes prefix, const uint8_t* group, Py_ssize_t group_size, const Draft* draft
+) noexcept:
+    """A key that ends with the position of the message."""
+    cdef Py_ssize_t prefix_size = PyBytes_GET_SIZE(prefix)
+    at = store_u32(at, <uint32_t>(prefix_size + group_size + PLACE_BYTES))
+    at = store(at, address(prefix), prefix_size)
+    if group_size:
+        at = store(at, group, group_size)
+    return store(at, draft.place, PLACE_BYTES)
+
+
+cdef inline uint8_t* store_total(uint8_t* at, bytes total_key, Py_ssize_t count) noexcept:
+    at[0] = _ADD
+    at = store_field(at + 1, address(total_key), PyBytes_GET_SIZE(total_key))
+    return store_u64(store_u32(at, DELTA_BYTES), <uint64_t>count)
+
+
+cdef inline uint16_t mask_of(const Draft* drafts, Py_ssize_t count) noexcept:
+    cdef Py_ssize_t index
+    cdef uint16_t mask = 0
+    for index in range(count):
+        mask |= <uint16_t>(1 << drafts[index].entry)
+    return mask
+
+
+cdef list planned_sends(const Draft* drafts, Py_ssize_t count, uint64_t commit_ts):
+    cdef Py_ssize_t index
+    cdef object position = (<object>commit_ts) << 16
+    cdef bytes record
+    cdef list planned = []
+    for index in range(count):
+        record = PyBytes_FromStringAndSize(NULL, drafts[index].record_size)
+        store_message(address(record), &drafts[index].message)
+        planned.append(planned_send(&drafts[index], position + drafts[index].entry, record))
+    return planned
+
+
+cdef object planned_send(const Draft* draft, object position, bytes record):
+    cdef uint8_t[ID_TEXT_BYTES] letters
+    store_id_text(letters, draft.identity)
+    cdef str message_id = PyUnicode_DecodeASCII(<char*>letters, ID_TEXT_BYTES, NULL)
+    store_hexadecimal(letters, draft.digest, DIGEST_BYTES)
+    cdef str body_md5 = PyUnicode_DecodeASCII(<char*>letters, 2 * DIGEST_BYTES, NULL)
+    return PyTuple_Type.tp_new(_PlannedSend, ((message_id, body_md5, position, record),), NULL)
+
+
+cdef Py_ssize_t countable(tuple rows) except -1:
+    if len(rows) > MESSAGES_MAX:
+        raise ValueError("a transaction creates at most 16 messages")
+    return len(rows)
+
+
+cdef inline object checked_row(tuple rows, Py_ssize_t index, Py_ssize_t size):
+    cdef object row = rows[index]
+    if not PyTuple_Check(row) or PyTuple_GET_SIZE(row) != size:
+        raise TypeError("a message is a tuple")
+    return row
+
+
+cdef inline bytes bytes_at(object row, Py_ssize_t index):
+    """Of a named tuple too, which Cython would iterate over."""
+    if not PyTuple_Check(row) or index >= PyTuple_GET_SIZE(row):
+        raise TypeError("too few parts")
+    cdef object part = <object>PyTuple_GET_ITEM(row, index)
+    if type(part) is not bytes:
+        raise TypeError("keys and values are bytes")
+    return <bytes>part
+
+
+cdef int digest_of(bytes body, uint8_t* digest) except -1:
+    # OpenSSL is faster byte by byte, but a call costs as much as a kilobyte does here.
+    if PyBytes_GET_SIZE(body) > SHORT_BODY_BYTES:
+        made = _hashlib_md5(body, usedforsecurity=False).digest()
+        store(digest, sixteen(made, "an MD5 digest"), DIGEST_BYTES)
+    else:
+        md5(address(body), PyBytes_GET_SIZE(body), digest)
+    return 0
+
+
+cdef void md5(const uint8_t* message, size_t size, uint8_t* digest) noexcept nogil:
+    """RFC 1321. Whole blocks first, then the rest with its padding, in one block or two."""
+    cdef uint32_t[4] state = [0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476]
+    cdef uint8_t[2 * BLOCK_BYTES] tail
+    cdef size_t whole = size - size % BLOCK_BYTES
+    cdef size_t left = size - whole
+    cdef size_t end = BLOCK_BYTES if left < BLOCK_BYTES - 8 else 2 * BLOCK_BYTES
+    cdef size_t at
+    cdef int index
+    for at in range(whole // BLOCK_BYTES):
+        md5_block(state, message + at * BLOCK_BYTES)
+    memset(tail, 0, sizeof(tail))
+    memcpy(tail, message + whole, left)
+    tail[left] = 0x80
+    for index in range(8):
+        tail[end - 8 + index] = <uint8_t>((<uint64_t>size << 3) >> (8 * index))
+    for at in range(end // BLOCK_BYTES):
+        md5_block(state, tail + at * BLOCK_BYTES)
+    for index in range(DIGEST_BYTES):
+        digest[index] = <uint8_t>(state[index >> 2] >> (8 * (index & 3)))
+
+
+cdef inline uint32_t load_little(const uint8_t* at) noexcept nogil:
+    return (
+        <uint32_t>at[0] | (<uint32_t>at[1] << 8) | (<uint32_t>at[2] << 16) | (<uint32_t>at[3] << 24)
+    )
+
+
+cdef inline uint32_t turned(uint32_t value, int bits) noexcept nogil:
+    return (value << bits) | (value >> (32 - bits))
+
+
+cdef void md5_block(uint32_t* state, const uint8_t* block) noexcept nogil:
+    """Four rounds of sixteen steps, four at a time so that the words stay in their registers."""
+    cdef uint32_t a = state[0], b = state[1], c = state[2], d = state[3]
+    cdef uint32_t[16] w
+    cdef const uint32_t* k = _SINES
+    cdef int i
+    for i in range(16):
+        w[i] = load_little(block + 4 * i)
+    for i in range(0, 16, 4):
+        a = b + turned(a + (d ^ (b & (c ^ d))) + k[i] + w[i], 7)
+        d = a + turned(d + (c ^ (a & (b ^ c))) + k[i + 1] + w[i + 1], 12)
+        c = d + turned(c + (b ^ (d & (a ^ b))) + k[i + 2] + w[i + 2], 17)
+        b = c + turned(b + (a ^ (c & (d ^ a))) + k[i + 3] + w[i + 3], 22)
+    for i in range(16, 32, 4):
+        a = b + turned(a + (c ^ (d & (b ^ c))) + k[i] + w[(5 * i + 1) & 15], 5)
+        d = a + turned(d + (b ^ (c & (a ^ b))) + k[i + 1] + w[(5 * i + 6) & 15], 9)
+        c = d + turned(c + (a ^ (b & (d ^ a))) + k[i + 2] + w[(5 * i + 11) & 15], 14)
+        b = c + turned(b + (d ^ (a & (c ^ d))) + k[i + 3] + w[(5 * i + 16) & 15], 20)
+    for i in range(32, 48, 4):
+        a = b + turned(a + (b ^ c ^ d) + k[i] + w[(3 * i + 5) & 15], 4)
+        d = a + turned(d + (a ^ b ^ c) + k[i + 1] + w[(3 * i + 8) & 15], 11)
+        c = d + turned(c + (d ^ a ^ b) + k[i + 2] + w[(3 * i + 11) & 15], 16)
+        b = c + turned(b + (c ^ d ^ a) + k[i + 3] + w[(3 * i + 14) & 15], 23)
+    for i in range(48, 64, 4):
+        a = b + turned(a + (c ^ (b | ~d)) + k[i] + w[(7 * i) & 15], 6)
+        d = a + turned(d + (b ^ (a | ~c)) + k[i + 1] + w[(7 * i + 7) & 15], 10)
+        c = d + turned(c + (a ^ (d | ~b)) + k[i + 2] + w[(7 * i + 14) & 15], 15)
+        b = c + turned(b + (d ^ (c | ~a)) + k[i + 3] + w[(7 * i + 21) & 15], 21)
+    state[0] += a
+    state[1] += b
+    state[2] += c
+    state[3] += d

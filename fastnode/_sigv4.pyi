@@ -1,0 +1,29 @@
+"""The Python surface of `_sigv4.pyx`: the same as in `_sigv4_ref.py`, which documents it."""
+
+from typing import Any, Self, final
+
+# Cython's table of the C functions that `_sigv4.pxd` offers to other compiled modules.
+__pyx_capi__: dict[str, object]
+
+def prove(
+    proofs: dict[bytes, Proof],
+    method: bytes,
+    target: bytes,
+    headers: dict[bytes, bytes],
+    body: bytes,
+    now: int,
+) -> Any: ...
+def digests(octets: bytes) -> list[bytes]: ...
+
+@final
+class Proof:
+    def __new__(
+        cls,
+        signing_key: bytes,
+        scope: bytes,
+        midnight: int,
+        names: tuple[bytes, ...],
+        whose: Any,
+    ) -> Self: ...
+    @property
+    def whose(self) -> Any: ...
