@@ -163,10 +163,6 @@ class Connection(asyncio.Protocol):
     def is_idle(self) -> bool:
         return not self._pending and not self._is_moving and self._parser.stage is BETWEEN
 
-    def moved(self) -> None:
-        """Another process has the socket. Closing our end of it tells the client nothing."""
-        self.close()
-
     def stay(self, received: bytes) -> None:
         """It could not be moved, and goes on as if nobody had tried."""
         self._is_moving = False
@@ -250,14 +246,12 @@ class Connection(asyncio.Protocol):
     # --- the two directions ---------------------------------------------------------------------
 
     def _leaves(self, request: Request) -> bool:
-        """Whether the connection goes to another process, which its first request decides, before
-        anything is answered.
-        """
+        """Whether it goes to another process: its first request decides, before any answer."""
         received, self._first_bytes = b"".join(self._first_bytes or ()), None
         mover, transport = self._host.mover, self._transport
         assert mover is not None and transport is not None
-        owner = mover.owner_of(request)
-        if owner is None or transport.get_write_buffer_size() or self.has_ended:
+        owner = None if transport.get_write_buffer_size() else mover.owner_of(request)
+        if owner is None:
             return False
         # What arrives from now on stays in the kernel, for whoever has the socket then.
         self._is_moving = True
@@ -283,8 +277,8 @@ class Connection(asyncio.Protocol):
         self._set_deadline()
 
     def _is_blocked(self) -> bool:
-        is_away = self._is_write_paused or self._is_moving
-        return is_away or len(self._pending) >= HTTP_PIPELINE_MAX
+        is_held = self._is_write_paused or self._is_moving
+        return is_held or len(self._pending) >= HTTP_PIPELINE_MAX
 
     def _take_requests(self) -> None:
         next_event, pending = self._parser.next_event, self._pending

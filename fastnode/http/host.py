@@ -23,8 +23,9 @@ class Mover(Protocol):
     def move(
         self, connection: "Connection", transport: asyncio.Transport, owner: int, received: bytes
     ) -> bool:
-        """True: it is on its way, and the connection will be told that it is `moved`, or to
-        `stay`. False: nothing has happened.
+        """True: it is on its way, and the connection will be told to `close`, which tells the
+        client nothing when another process has the socket, or to `stay`. False: nothing has
+        happened.
         """
         ...
 

@@ -43,7 +43,7 @@ log: Final = logging.getLogger("fastnode.workers")
 class Movable(Protocol):
     """A client's connection."""
 
-    def moved(self) -> None:
+    def close(self) -> None:
         """It is somebody else's."""
         ...
 
@@ -84,6 +84,7 @@ class HandOver:
         if self._listener is not None:
             self._loop.remove_reader(self._listener)
             self._listener.close()
+            self._listener = None
         for sender in self._to.values():
             sender.close()
         for receiver in tuple(self._from):
@@ -217,7 +218,7 @@ class _Sender:
         connection, received = self._waiting.pop(number)
         self._count(is_moved=kind == TAKEN)
         if kind == TAKEN:
-            connection.moved()
+            connection.close()
         else:
             connection.stay(received)
 

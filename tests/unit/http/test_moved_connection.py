@@ -65,7 +65,7 @@ def test_all_that_was_received_goes_along(
     assert mover.moves == [(connection, SIBLING, data + more if piece_bytes == 1_000 else data)]
     assert not transport.is_reading
     assert not node.open
-    connection.moved()
+    connection.close()
     assert transport.is_closed and is_left_alone(transport)
     connection.connection_lost(None)
     assert node.server.connection_count == 0
@@ -140,7 +140,7 @@ def test_a_client_that_goes_while_its_connection_moves_is_forgotten(
     receive(connection, POST + b"hello", 1_000)
     connection.connection_lost(None)
     connection.stay(mover.moves[0][2])
-    connection.moved()
+    connection.close()
     assert not node.open
     assert is_left_alone(transport)
 
