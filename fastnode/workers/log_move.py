@@ -8,7 +8,6 @@ start, on what is left of it.
 
 import logging
 import select
-import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -24,6 +23,7 @@ from fastnode.raft.groups import Groups, open_groups
 from fastnode.store.engine_options import EngineShared
 from fastnode.store.group import Group
 from fastnode.workers.assignment import groups_of
+from fastnode.workers.stale_logs import remove_stale_logs
 
 _WAIT_SECONDS: Final = 1.0
 _STALL_SECONDS: Final = 0.01
@@ -45,7 +45,7 @@ def move_logs(data: DataDir, workers: int) -> None:
 
 def move_steps(data: DataDir, workers: int) -> Iterator[str]:
     """After each step the process may end, and another one begins anew."""
-    _remove_stale(data)
+    remove_stale_logs(data)
     if data.workers == workers:
         return
     if data.first_voters != [data.node_id]:
@@ -61,7 +61,7 @@ def move_steps(data: DataDir, workers: int) -> Iterator[str]:
         yield f"the log of worker {worker} of {workers} is made"
     data.switch_logs(workers, epoch)
     yield "the new logs count"
-    _remove_stale(data)
+    remove_stale_logs(data)
 
 
 _NOT_ALONE: Final = (
@@ -129,16 +129,3 @@ def _begin_log(data: DataDir, epoch: int, worker: int, reached: Sequence[Reached
             select.select([raft.fileno()], [], [], _WAIT_SECONDS)
     finally:
         raft.close()
-
-
-def _remove_stale(data: DataDir) -> None:
-    """What an interrupted move has prepared, or one that is through has left."""
-    logs = worker_log_path(data.path, 0, 0)
-    current = (
-        "" if data.log_epoch == 0 else worker_log_path(data.path, data.log_epoch, 0).parent.name
-    )
-    for entry in logs.iterdir():
-        if entry.is_dir() and entry.name != current:
-            shutil.rmtree(entry)
-        elif current and entry.is_file():
-            entry.unlink()
