@@ -100,8 +100,9 @@ def _settle(data: DataDir, worker: int) -> Mapping[int, Reached]:
 
 def _apply_all(data: DataDir, raft: Groups, groups: Sequence[Group]) -> None:
     """A leader is ready when it has applied the first entry of its term, which is the last one."""
-    if any(row["voters"] != [data.node_id] for row in raft.status()["groups"]):
-        raise StartError(_NOT_ALONE)
+    for row in raft.status()["groups"]:
+        if row["voters"] != [data.node_id] or row["learners"]:
+            raise StartError(_NOT_ALONE)
     driver = Driver(raft, groups)
     while True:
         driver.turn()
