@@ -260,7 +260,6 @@ class Connection(asyncio.Protocol):
             self._is_moving = False
             self._set_reading()
             return False
-        self._owes_continue = False
         self._parser = RequestParser()
         self._count_held()
         return True

@@ -123,15 +123,6 @@ def test_the_go_ahead_for_a_body_is_not_given_twice(node: Node, mover: FakeMover
     assert transport.written.count(b"100 Continue") == 1
 
 
-def test_no_go_ahead_is_written_on_a_connection_that_has_gone(node: Node, mover: FakeMover) -> None:
-    """The client did not wait for it."""
-    connection, transport = node.connect()
-    head = POST.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n")
-    receive(connection, head + b"hello" + POST[:9], 1_000)
-    assert len(mover.moves) == 1
-    assert transport.written == b""
-
-
 def test_a_connection_with_bytes_on_their_way_to_the_client_stays(
     node: Node, mover: FakeMover
 ) -> None:
