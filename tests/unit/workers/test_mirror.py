@@ -1,16 +1,21 @@
 """A mirror holds, after a barrier, all that its leader had acknowledged before."""
 
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from fastnode import native
 from fastnode.clock import GroupClock
 from fastnode.cluster.call_codec import DONE, encode_error
 from fastnode.errors import NotLed, OperationError, Unavailable
 from fastnode.flow import Suspension, start
+from fastnode.queue.move_record import COMPLETED, RUNNING, MoveTask, encode_task
+from fastnode.queue.move_runner import MoveTasks
 from fastnode.store.apply import Position
 from fastnode.store.group import Group
+from fastnode.store.keyspace import task_key
 from fastnode.store.memory_engine import MemoryEngine
 from fastnode.workers import changes
 from fastnode.workers.changes import MIRRORED, ROWS_MAX
@@ -183,3 +188,24 @@ def test_siblings_are_told_of_metadata_and_of_nothing_else(site: Site) -> None:
     assert told == []
     site.put(row(1), b"x")
     assert told == [3]
+
+
+def test_move_tasks_of_queues_that_others_lead_count_for_their_account(site: Site) -> None:
+    def store(account: str, name: str, status: str) -> bytes:
+        segment = native.queue_segment(account, "us-east-1", name)
+        key = task_key(segment, 1)
+        task = MoveTask(1, "task", None, None, status, 0, 0)
+        site.mirror.replace([(key, key + b"\x00", [(key, encode_task(task))])])
+        return segment
+
+    own, other = "111111111111", "222222222222"
+    active = store(own, "active", RUNNING)
+    store(own, "over", COMPLETED)
+    store(other, "active", RUNNING)
+    queues = SimpleNamespace(groups=[site.own, site.mirror])
+    tasks = MoveTasks(cast(Any, queues), cast(Any, None))
+    assert tasks.active_count(own) == 1
+    tasks.reserve(active)
+    assert tasks.active_count(own) == 1
+    tasks.reserve(native.queue_segment(own, "us-east-1", "here"))
+    assert tasks.active_count(own) == 2
