@@ -16,6 +16,7 @@ from typing import Final
 from fastnode.clock import SystemIdSource
 from fastnode.cluster.bridge import as_future
 from fastnode.cluster.capabilities import HTFIFO
+from fastnode.cluster.control_api import Addresses
 from fastnode.cluster.gate import PartitionGate
 from fastnode.cluster.poller import poll
 from fastnode.datadir import adopt_data_dir
@@ -103,7 +104,7 @@ class _Worker:
         data = adopt_data_dir(Path(begin.data_path), begin.lock_descriptor)
         self._admin = AdminPages(settings, data)
         self._node = node = WorkerNode(settings, data, begin.worker, self._admin.services)
-        self._admin.node = node
+        self._admin.begin(node)
         health = Health(node.capabilities, lambda: node.is_ready)
         router = Router(
             OPERATIONS,
@@ -137,7 +138,7 @@ class _Worker:
             self.admin_url = await listen(
                 self._admin_server, settings.admin, "--admin", is_shared=True
             )
-            self._admin.show(self.sqs_url, self.admin_url)
+            self._admin.addresses = Addresses("", sqs=self.sqs_url, admin=self.admin_url)
         self._background = [asyncio.create_task(node.upkeep.run())]
         self._sweeper.start()
 

@@ -1,7 +1,7 @@
 """The admin listener of a node with workers: the first worker answers for all of them."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
@@ -22,7 +22,7 @@ from fastnode.cluster.outcome import encode_failure
 from fastnode.datadir import DataDir
 from fastnode.flow import gather, start
 from fastnode.http.admin import Admin, rendered_metrics
-from fastnode.http.admin_api import AdminApi
+from fastnode.http.admin_api import AdminApi, Answer
 from fastnode.http.admin_cluster import AdminCluster
 from fastnode.http.exchange import Exchange
 from fastnode.http.http1 import Request
@@ -91,21 +91,22 @@ def _merged(name: str, one: float, other: float) -> float:
 
 
 class AdminPages:
-    """`node` is the worker, given before anything is asked. `services` are for its siblings."""
+    """`services` are for siblings of the worker, which it is given by `begin` before anybody asks.
+    `addresses` are the node's, as far as they are known.
+    """
 
     node: "WorkerNode"
 
     def __init__(self, settings: Settings, data: DataDir) -> None:
         self._data = data
-        cluster = AdminCluster(_Alone(self))
         self._guard = admin_guard(settings)
-        self._api = _Api(self, self._guard, cluster)
         self.addresses = Addresses("")
         self.services: dict[int, Handler] = {PAGE: self._tell_page, OVERVIEW: self._tell_overview}
 
-    def show(self, sqs_url: str, admin_url: str) -> None:
-        self.addresses = Addresses("", sqs=sqs_url, admin=admin_url)
-        self._admin = Admin(lambda: self.node.is_ready, self.node.metrics, self._api)
+    def begin(self, node: "WorkerNode") -> None:
+        self.node = node
+        api = _Api(self, self._guard, AdminCluster(_Alone(self)))
+        self._admin = Admin(lambda: node.is_ready, node.metrics, api)
 
     def respond(self, request: Request, exchange: Exchange) -> None:
         is_reading = request.method in (b"GET", b"HEAD")
@@ -208,18 +209,16 @@ class AdminPages:
 class _Api(AdminApi):
     """Queues wherever their workers are."""
 
-    def __init__(self, pages: AdminPages, guard: Any, cluster: AdminCluster) -> None:
-        super().__init__(None, guard, log, cluster.answer)
+    def __init__(
+        self, pages: AdminPages, guard: Callable[[Request], object], cluster: AdminCluster
+    ) -> None:
+        super().__init__(pages.node.service, guard, log, cluster.answer)
         self._pages = pages
 
-    def _list(self, given: Mapping[str, str]) -> Any:
-        self._service = self._pages.node.service
-        return super()._list(given)
-
-    def described(self, queue: Queue) -> Any:
+    def described(self, queue: Queue) -> Answer:
         return self._pages.page(Page(queue))
 
-    def peeked(self, queue: Queue, request: PeekRequest) -> Any:
+    def peeked(self, queue: Queue, request: PeekRequest) -> Answer:
         return self._pages.page(Page(queue, request))
 
 
