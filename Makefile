@@ -102,6 +102,10 @@ bench-scale: $(VENV)/.dev ## 10,000 idle long polls; pages of ListQueues with 10
 bench-overload: $(VENV)/.dev ## three times the load that a node can carry: goodput, latency, memory, recovery
 	$(BIN)/python -m bench.overload
 
+.PHONY: bench-workers
+bench-workers: $(VENV)/.dev ## two workers against one process: 16 queues, rate and CPU per request
+	$(BIN)/python -m bench.workers
+
 .PHONY: bench-cluster
 bench-cluster: $(VENV)/.dev ## three nodes on one machine: replicated sends, forwarding, idle groups, snapshots, failover
 	$(BIN)/python -m bench.cluster

@@ -11,27 +11,38 @@ is refused, while one without `FORMAT` was never used and is completed. `STARTED
 the first request is answered: from then on an empty `log/` is a lost log, not a new one. `PEERS`
 holds the incarnation of every member this node ever spoke with, `CAPABLE` who could do what when
 last heard.
+
+A node that is one process has one log, in `log/` itself. Several workers have one each, in
+`log/<epoch>/<worker>`; `FORMAT` says which epoch counts, so that writing it anew is what takes a
+node from one number of workers to another (`workers/log_move.py`).
 """
 
 import contextlib
 import fcntl
 import hashlib
-import json
 import os
-import re
 import secrets
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 import msgspec
 
 from fastnode import __version__
+from fastnode.data_format import (
+    FORMAT_NAME,
+    FORMAT_UNMOVED,
+    FORMAT_VERSION,
+    Format,
+    make_directory,
+    read_format,
+    refuse_damaged,
+    write_durably,
+    write_format,
+)
 from fastnode.errors import StartError, UsageError
 from fastnode.settings import Settings
 
-FORMAT_VERSION: Final = 1
 LOCK_NAME: Final = "LOCK"
-FORMAT_NAME: Final = "FORMAT"
 STARTED_NAME: Final = "STARTED"
 PEERS_NAME: Final = "PEERS"
 CAPABLE_NAME: Final = "CAPABLE"
@@ -39,14 +50,12 @@ CAPABLE_NAME: Final = "CAPABLE"
 _FILES_BEFORE_FORMAT: Final = frozenset({LOCK_NAME, FORMAT_NAME + ".tmp", "lost+found"})
 _LOG_NAME: Final = "log"
 _GROUPS_NAME: Final = "groups"
-_FORMAT_BYTES_MAX: Final = 64 * 1024
-_IDENTITY_MATCH: Final = re.compile(r"[0-9a-f]{32}").fullmatch
 
 
 class DataDir:
     """An opened data directory, ours alone until `close` or the end of the process."""
 
-    def __init__(self, path: Path, identity: "_Format", lock_descriptor: int) -> None:
+    def __init__(self, path: Path, identity: Format, lock_descriptor: int) -> None:
         self.path: Final = path
         self.cluster_id: Final = identity.cluster_id
         # Tells this directory from one that another start under the same number began.
@@ -56,6 +65,7 @@ class DataDir:
         self.members: Final = identity.members
         self._founders = identity.founders
         self.groups: Final = identity.groups
+        self._identity = identity
         self._lock_descriptor: int | None = lock_descriptor
 
     @property
@@ -64,8 +74,37 @@ class DataDir:
         return [] if self.members else sorted(self._founders) or [self.node_id]
 
     @property
+    def workers(self) -> int:
+        """How many have a log here."""
+        return self._identity.workers
+
+    @property
+    def log_epoch(self) -> int:
+        return self._identity.log_epoch
+
+    @property
     def log_path(self) -> Path:
-        return self.path / _LOG_NAME
+        """Of a node that is one process."""
+        assert self.workers == 1, "several workers have a log each"
+        return self.worker_log_path(0)
+
+    def worker_log_path(self, worker: int) -> Path:
+        assert 0 <= worker < self.workers
+        return worker_log_path(self.path, self.log_epoch, worker)
+
+    def switch_logs(self, workers: int, log_epoch: int) -> None:
+        """From now on, durably, the logs of that epoch count."""
+        identity = msgspec.structs.replace(
+            self._identity, format=FORMAT_VERSION, workers=workers, log_epoch=log_epoch
+        )
+        write_format(self.path, identity)
+        self._identity = identity
+
+    @property
+    def lock_descriptor(self) -> int:
+        """For processes of this node: whoever has it keeps other nodes out."""
+        assert self._lock_descriptor is not None, "the directory is held"
+        return self._lock_descriptor
 
     def group_path(self, group: int) -> Path:
         assert 0 <= group < self.groups
@@ -74,7 +113,7 @@ class DataDir:
     def mark_started(self) -> None:
         """The log exists and may be answered for from now on."""
         if not (self.path / STARTED_NAME).exists():
-            _write_durably(self.path / STARTED_NAME, b"")
+            write_durably(self.path / STARTED_NAME, b"")
 
     def remember_peer(self, node: int, incarnation: bytes) -> bool:
         """False if the node is known by another incarnation. A node that is new is known durably
@@ -83,14 +122,14 @@ class DataDir:
         known = self._known_peers()
         if node not in known:
             known[node] = incarnation.hex()
-            _write_durably(self.path / PEERS_NAME, msgspec.json.encode(known))
+            write_durably(self.path / PEERS_NAME, msgspec.json.encode(known))
         return known[node] == incarnation.hex()
 
     def forget_peer(self, node: int) -> None:
         """Whoever comes under this number next is somebody else."""
         known = self._known_peers()
         if known.pop(node, None) is not None:
-            _write_durably(self.path / PEERS_NAME, msgspec.json.encode(known))
+            write_durably(self.path / PEERS_NAME, msgspec.json.encode(known))
 
     def capable_peers(self, capability: str) -> frozenset[int]:
         """Who advertised the capability when last heard. A file that is no such list is nobody's
@@ -106,7 +145,7 @@ class DataDir:
         text = msgspec.json.encode({capability: sorted(nodes)})
         # On a full disk the next start may have to hear somebody again.
         with contextlib.suppress(OSError):
-            _write_durably(self.path / CAPABLE_NAME, text)
+            write_durably(self.path / CAPABLE_NAME, text)
 
     def _known_peers(self) -> dict[int, str]:
         path = self.path / PEERS_NAME
@@ -115,27 +154,13 @@ class DataDir:
         try:
             return msgspec.json.decode(path.read_bytes(), type=dict[int, str])
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            _refuse_damaged(path, str(error))
+            refuse_damaged(path, str(error))
 
     def close(self) -> None:
         """Let the next process in. Idempotent."""
         if self._lock_descriptor is not None:
             os.close(self._lock_descriptor)
             self._lock_descriptor = None
-
-
-class _Format(msgspec.Struct, frozen=True, kw_only=True):
-    """The contents of `FORMAT`; readers of a newer format rely on `format` staying where it is."""
-
-    format: int
-    node_id: int
-    cluster_id: str
-    groups: int
-    created_by: str
-    incarnation: str = ""
-    members: dict[int, str] = {}
-    # Numbers of the nodes that began the cluster together; none if one did, or it was joined.
-    founders: tuple[int, ...] = ()
 
 
 class Founding(msgspec.Struct, frozen=True):
@@ -146,10 +171,6 @@ class Founding(msgspec.Struct, frozen=True):
     incarnation: bytes
     # Where the members were when this one joined them, by number.
     members: dict[int, str] = {}
-
-
-class _FormatVersion(msgspec.Struct, frozen=True):
-    format: int
 
 
 def is_new(settings: Settings) -> bool:
@@ -174,22 +195,38 @@ def open_data_dir(settings: Settings, founding: Founding | None = None) -> DataD
         ) from None
 
 
+def adopt_data_dir(path: Path, lock_descriptor: int) -> DataDir:
+    """The directory that a process holds which has passed its lock on to this one."""
+    identity = read_format(path)
+    assert identity is not None, "whoever holds the directory has made it"
+    return DataDir(path, identity, lock_descriptor)
+
+
+def recorded_workers(settings: Settings) -> int:
+    """How many workers the directory is laid out for; 1 if it is new, or nobody can tell."""
+    try:
+        identity = read_format(Path(settings.data_dir).absolute())
+    except OSError:
+        return 1
+    return 1 if identity is None else identity.workers
+
+
 def _open(path: Path, settings: Settings, founding: Founding | None) -> DataDir:
-    _make_directory(path)
+    make_directory(path)
     # Looked at before the lock, so that a directory we refuse is left without a trace of us, and
     # again under it, because the holder before us may have completed it in between.
-    _check(path, _read_format(path), settings)
+    _check(path, read_format(path), settings)
     lock_descriptor = _lock(path)
     with contextlib.ExitStack() as on_refusal:
         on_refusal.callback(os.close, lock_descriptor)
-        identity = _read_format(path)
+        identity = read_format(path)
         _check(path, identity, settings)
         identity = identity or _create(path, settings, founding)
         on_refusal.pop_all()
     return DataDir(path, identity, lock_descriptor)
 
 
-def _check(path: Path, identity: _Format | None, settings: Settings) -> None:
+def _check(path: Path, identity: Format | None, settings: Settings) -> None:
     if identity is None:
         _check_unused(path)
         return
@@ -219,9 +256,10 @@ def _check(path: Path, identity: _Format | None, settings: Settings) -> None:
                 f"{part} is missing, its data is lost: "
                 f"restore {path} from a backup or use another --data-dir"
             )
-    if (path / STARTED_NAME).exists() and not _holds_files(path / _LOG_NAME):
+    logs = worker_log_path(path, identity.log_epoch, 0)
+    if (path / STARTED_NAME).exists() and not (logs.exists() and _holds_files(logs)):
         raise StartError(
-            f"{path / _LOG_NAME} is empty, its data is lost: "
+            f"{logs} is empty, its data is lost: "
             f"restore {path} from a backup or use another --data-dir"
         )
 
@@ -262,47 +300,12 @@ def _lock(path: Path) -> int:
     return descriptor
 
 
-def _read_format(path: Path) -> _Format | None:
-    try:
-        with (path / FORMAT_NAME).open("rb") as file:
-            text = file.read(_FORMAT_BYTES_MAX)
-    except FileNotFoundError:
-        return None
-    try:
-        version = msgspec.json.decode(text, type=_FormatVersion).format
-        if version > FORMAT_VERSION:
-            _refuse_newer(path, version)
-        identity = msgspec.json.decode(text, type=_Format)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        _refuse_damaged(path / FORMAT_NAME, str(error))
-    if identity.format < 1 or identity.groups < 1 or identity.node_id < 1:
-        _refuse_damaged(path / FORMAT_NAME, "a number in it is below 1")
-    for name in (identity.cluster_id, identity.incarnation or identity.cluster_id):
-        if not _IDENTITY_MATCH(name):
-            _refuse_damaged(path / FORMAT_NAME, "an identity in it is not 32 hexadecimal digits")
-    return identity
-
-
-def _refuse_newer(path: Path, version: int) -> NoReturn:
-    raise StartError(
-        f"{path} was written by a newer fastnode "
-        f"(format {version}, this one reads up to {FORMAT_VERSION}): "
-        "upgrade fastnode or use another --data-dir"
-    )
-
-
-def _refuse_damaged(path: Path, reason: str) -> NoReturn:
-    raise StartError(
-        f"{path} is damaged ({reason}): restore it from a backup or use another --data-dir"
-    )
-
-
-def _create(path: Path, settings: Settings, founding: Founding | None) -> _Format:
+def _create(path: Path, settings: Settings, founding: Founding | None) -> Format:
     founding = founding or Founding(_cluster_id(settings), settings.groups, secrets.token_bytes(16))
     for part in _parts(path, founding.groups):
-        _make_directory(part)
-    identity = _Format(
-        format=FORMAT_VERSION,
+        make_directory(part)
+    identity = Format(
+        format=FORMAT_UNMOVED,
         node_id=settings.node_id,
         cluster_id=founding.cluster_id,
         groups=founding.groups,
@@ -311,8 +314,7 @@ def _create(path: Path, settings: Settings, founding: Founding | None) -> _Forma
         members=founding.members,
         founders=tuple(settings.peer_addresses),
     )
-    text = json.dumps(msgspec.to_builtins(identity), indent=2) + "\n"
-    _write_durably(path / FORMAT_NAME, text.encode())
+    write_format(path, identity)
     return identity
 
 
@@ -330,33 +332,10 @@ def _parts(path: Path, groups: int) -> list[Path]:
     return [path / _LOG_NAME, *(_group_path(path, group) for group in range(groups))]
 
 
+def worker_log_path(path: Path, log_epoch: int, worker: int) -> Path:
+    logs = path / _LOG_NAME
+    return logs / f"{log_epoch:06d}" / f"{worker:03d}" if log_epoch else logs
+
+
 def _group_path(path: Path, group: int) -> Path:
     return path / _GROUPS_NAME / f"{group:03d}"
-
-
-def _make_directory(path: Path) -> None:
-    """Make it and its parents, each durable in the directory that names it."""
-    if path.is_dir():
-        return
-    if not path.parent.exists():
-        _make_directory(path.parent)
-    path.mkdir(mode=0o700)
-    _sync_directory(path.parent)
-
-
-def _write_durably(path: Path, text: bytes) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(path)
-    _sync_directory(path.parent)
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

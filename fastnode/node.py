@@ -6,7 +6,7 @@ what a request means.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -81,7 +81,7 @@ class Node:
         self.capabilities = advertised(settings.without_capability)
         self._clock, self._ids = SystemClock(), SystemIdSource()
         self._proof = proof
-        self.engines = _open_engines(data)
+        self.engines = open_engines(data, range(data.groups), EngineShared())
         self.groups = [
             Group(number, engine, GroupClock(self._clock, self._now_ns), is_sole_voter=False)
             for number, engine in enumerate(self.engines)
@@ -96,7 +96,9 @@ class Node:
         )
         self._runtime = Runtime(loop, self.raft, self._clock.boottime_ns)
         self._runtime.on_news = self._hear_news
-        self.backlog = self._shared_backlog()
+        self.backlog = shared_backlog(
+            self.groups, self._runtime, self._clock, lambda places: self.on_freed(places)
+        )
         # Told at every tick how much work was done since the last one.
         self.on_freed: Callable[[int], None] = lambda _places: None
         self.member = Member(
@@ -139,20 +141,6 @@ class Node:
         self._refusal = LeadershipRefusal(
             self.groups, self._holds_partitions, self.leads.give_away, log
         )
-
-    def _shared_backlog(self) -> Backlog:
-        """Looked after at every tick, which an idle node has anyway."""
-        backlog, looked_ns = Backlog(), self._clock.boottime_ns()
-        for group in self.groups:
-            group.backlog = backlog
-
-        def look(now_ns: int) -> None:
-            nonlocal looked_ns
-            elapsed_ms, looked_ns = (now_ns - looked_ns) // NS_PER_MS, now_ns
-            self.on_freed(backlog.look(elapsed_ms, [each.take_burden() for each in self.groups]))
-
-        self._runtime.on_tick = look
-        return backlog
 
     def _membership(self, courier: Courier) -> Membership:
         membership = Membership(
@@ -357,13 +345,29 @@ class Node:
         return free - reserve_bytes(total)
 
 
-def _open_engines(data: DataDir) -> list[RocksEngine]:
-    shared = EngineShared()
+def open_engines(data: DataDir, groups: Iterable[int], shared: EngineShared) -> list[RocksEngine]:
     engines: list[RocksEngine] = []
     try:
-        for number in range(data.groups):
+        for number in groups:
             recover_swap(data.group_path(number))
             engines.append(RocksEngine(data.group_path(number), shared))
     except EngineError as error:
         raise StartError(f"{error}: restore the data directory from a backup") from error
     return engines
+
+
+def shared_backlog(
+    groups: Sequence[Group], runtime: Runtime, clock: SystemClock, on_freed: Callable[[int], None]
+) -> Backlog:
+    """One for all groups, which follows what they do; `on_freed` is told of it at every tick."""
+    backlog, looked_ns = Backlog(), clock.boottime_ns()
+    for group in groups:
+        group.backlog = backlog
+
+    def look(now_ns: int) -> None:
+        nonlocal looked_ns
+        elapsed_ms, looked_ns = (now_ns - looked_ns) // NS_PER_MS, now_ns
+        on_freed(backlog.look(elapsed_ms, [each.take_burden() for each in groups]))
+
+    runtime.on_tick = look
+    return backlog

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from fastnode.config import CAPABILITIES
+from fastnode.config import CAPABILITIES, GROUPS_MAX
 
 NODE_ID_MAX: Final = 65_535
 REGION_CHARACTERS_MAX: Final = 32
@@ -95,6 +95,14 @@ def parse_switch(text: str) -> bool:
     if word not in _WORDS_TRUE | _WORDS_FALSE:
         raise ValueError("must be true or false")
     return word in _WORDS_TRUE
+
+
+def parse_workers(text: str) -> int:
+    """0 stands for `auto`: as many as this process may use cores."""
+    try:
+        return 0 if text == "auto" else integer(1, GROUPS_MAX)(text)
+    except ValueError:
+        raise ValueError(f"must be auto or a whole number from 1 to {GROUPS_MAX}") from None
 
 
 def parse_region(text: str) -> str:

@@ -33,7 +33,7 @@ from fastnode.http.credentials import CredentialsFile
 from fastnode.http.health import Health
 from fastnode.http.http1 import Request
 from fastnode.http.identity import ACCOUNT_DEFAULT, IdentitySettings, OpenIdentity
-from fastnode.http.router import Router
+from fastnode.http.router import Handle, Router
 from fastnode.http.server import HttpServer
 from fastnode.http.shedding import Shedding, shed_metrics
 from fastnode.http.sigv4 import Verifier
@@ -54,18 +54,18 @@ log: Final = logging.getLogger("fastnode")
 async def serve(settings: Settings, *, on_ready: Callable[[str, str], None]) -> None:
     """Run a node until SIGTERM or SIGINT; `StartError` or `UsageError` if it cannot start."""
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(_die_of_bug)
+    loop.set_exception_handler(die_of_bug)
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    identity = _identity(settings)
+    identity = identity_settings(settings)
     proof = read_proof(settings)
     data = open_data_dir(settings, await _admission(settings, proof))
     try:
         node = Node(settings, data, proof)
         await node.start()
         data.mark_started()
-        _calm_garbage_collector()
+        calm_garbage_collector()
         await _run(settings, node, identity, stopping, on_ready)
         await node.stop()
     finally:
@@ -96,9 +96,9 @@ async def _run(
     )
     node.service.partition_gate = gate.admit
     if node.is_alone:
-        await as_future(_declared(settings, node))
+        await as_future(declared_queues(settings, node.dispatcher.handle))
     loop = asyncio.get_running_loop()
-    request_ids = _request_ids(SystemIdSource()).__next__
+    request_ids = request_ids_of(SystemIdSource()).__next__
     # Leads are spread; whoever asks for the leader means that of the first group.
     health = Health(node.capabilities, lambda: node.groups[0].is_ready)
     handle = node.dispatcher.handle
@@ -106,17 +106,17 @@ async def _run(
     node.on_freed = shedding.tick
     router = Router(OPERATIONS, node.service, identity, request_ids, log, health, handle, shedding)
     sqs = HttpServer(router.respond, now=loop.time)
-    sqs.connections_max = min(sqs.connections_max, _connections_possible())
+    sqs.connections_max = min(sqs.connections_max, connections_possible())
 
     def metrics() -> dict[str, float]:
         return {**node.metrics(), **shed_metrics(shedding, sqs.crowd.refused)}
 
     cluster = AdminCluster(Operator(node.membership))
-    api = AdminApi(node.service, _admin_guard(settings), log, cluster.answer)
+    api = AdminApi(node.service, admin_guard(settings), log, cluster.answer)
     admin = HttpServer(Admin(lambda: node.is_ready, metrics, api).respond, now=loop.time)
-    sqs_url = await _listen(sqs, settings.listen, "--listen")
+    sqs_url = await listen(sqs, settings.listen, "--listen")
     own.append(sqs_url)
-    admin_url = await _listen(admin, settings.admin, "--admin")
+    admin_url = await listen(admin, settings.admin, "--admin")
     await node.meet(sqs_url, admin_url)
     works = [node.upkeep.run(), node.leads.balance(), node.membership.tend()]
     if not node.is_alone:
@@ -138,13 +138,13 @@ async def _run(
             await task
 
 
-def _admin_guard(settings: Settings) -> Callable[[Request], object]:
+def admin_guard(settings: Settings) -> Callable[[Request], object]:
     """Whoever reaches the admin listener may look, so no web page may reach it."""
     hosts = None if settings.insecure else frozenset({settings.admin.host.lower()})
     return OpenIdentity(IdentitySettings(settings.region, f"http://{settings.admin}", hosts)).caller
 
 
-def _identity(settings: Settings) -> IdentitySettings:
+def identity_settings(settings: Settings) -> IdentitySettings:
     hosts = None if settings.insecure else frozenset({settings.listen.host.lower()})
     verifier = _verifier(settings) if settings.credentials else None
     return IdentitySettings(settings.region, f"http://{settings.listen}", hosts, verifier)
@@ -162,7 +162,7 @@ def _verifier(settings: Settings) -> Verifier:
     return verifier
 
 
-def _connections_possible() -> int:
+def connections_possible() -> int:
     """A node that runs out of files can no longer write: so it takes as many as it may, and leaves
     some of them to others than clients.
     """
@@ -173,17 +173,20 @@ def _connections_possible() -> int:
     return max(files - config.FILES_RESERVED, files // 2)
 
 
-async def _listen(server: HttpServer, address: Address, flag: str) -> str:
+async def listen(
+    server: HttpServer, address: Address, flag: str, *, is_shared: bool = False
+) -> str:
+    """`is_shared`: with other processes of this node."""
     try:
-        host, port = await server.start(address.host, address.port)
+        host, port = await server.start(address.host, address.port, is_shared=is_shared)
     except OSError as error:
         reason = f"{flag} {address}: {os.strerror(error.errno or 0)}"
         raise StartError(f"{reason}; stop what uses it or choose another address") from error
     return f"http://{Address(host, port)}"
 
 
-def _declared(settings: Settings, node: Node) -> Coroutine[Suspension, Any, None]:
-    return declare_queues(node.dispatcher.handle, ACCOUNT_DEFAULT, settings.region, settings.queues)
+def declared_queues(settings: Settings, handle: Handle) -> Coroutine[Suspension, Any, None]:
+    return declare_queues(handle, ACCOUNT_DEFAULT, settings.region, settings.queues)
 
 
 async def _declare_later(settings: Settings, node: Node) -> None:
@@ -192,7 +195,7 @@ async def _declare_later(settings: Settings, node: Node) -> None:
     """
     while True:
         try:
-            return await as_future(_declared(settings, node))
+            return await as_future(declared_queues(settings, node.dispatcher.handle))
         except OperationError as error:
             log.info("declared queues have to wait: %s", error)
             await asyncio.sleep(DECLARE_SECONDS)
@@ -201,7 +204,7 @@ async def _declare_later(settings: Settings, node: Node) -> None:
             return None
 
 
-def _request_ids(ids: IdSource) -> Iterator[str]:
+def request_ids_of(ids: IdSource) -> Iterator[str]:
     """Texts in the form of UUIDs, drawn a block at a time."""
     while True:
         block = ids.take(4096)
@@ -209,7 +212,7 @@ def _request_ids(ids: IdSource) -> Iterator[str]:
             yield message_id_text(block[at : at + 16])
 
 
-def _calm_garbage_collector() -> None:
+def calm_garbage_collector() -> None:
     """Requests leave no cycles behind, so looking for them every 700 objects is wasted work: a
     tenth of the CPU of a send. Rarely is often enough for what error paths leave.
     """
@@ -218,7 +221,7 @@ def _calm_garbage_collector() -> None:
     gc.set_threshold(GARBAGE_THRESHOLD)
 
 
-def _die_of_bug(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def die_of_bug(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """A callback failed: state and log may no longer agree, and only a replay makes them agree
     again.
     """

@@ -30,6 +30,7 @@ from fastnode.option_values import (
     parse_peers,
     parse_region,
     parse_switch,
+    parse_workers,
 )
 
 ENVIRONMENT_PREFIX: Final = "FASTNODE_"
@@ -58,6 +59,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     # Empty: others reach this node where it listens.
     advertise: str = ""
     groups: int = GROUPS_DEFAULT
+    # 0: one for every core.
+    workers: int = 1
     region: str = "us-east-1"
     # Empty: the API is open to whoever reaches it.
     credentials: str = ""
@@ -179,6 +182,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         integer(1, GROUPS_MAX),
         "replicated logs to spread queues over; fixed when the data directory is created",
     ),
+    Option("workers", "N|auto", str, parse_workers, "processes that share the groups; auto: cores"),
     Option("region", "R", str, parse_region, "AWS region of queue ARNs"),
     Option(
         "credentials",
@@ -286,6 +290,8 @@ def _check_together(settings: Settings) -> None:
 
 
 def _check_cluster(settings: Settings) -> None:
+    if settings.workers != 1 and (settings.peers or settings.join):
+        raise UsageError("a node with several --workers is alone: drop --peers and --join, or it")
     missing = [_BY_FIELD[field].flag for field in _TLS_FIELDS if not getattr(settings, field)]
     if 0 < len(missing) < len(_TLS_FIELDS):
         together = "--peer-tls-cert, --peer-tls-key and --peer-tls-ca are given together or not"

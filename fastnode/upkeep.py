@@ -19,7 +19,6 @@ from typing import Protocol
 
 from fastnode import config
 from fastnode.errors import DiskFull
-from fastnode.raft.groups import Groups
 from fastnode.store.engine import EngineError
 from fastnode.store.group import Group
 
@@ -44,11 +43,19 @@ def reserve_bytes(total_bytes: int) -> int:
     return min(wanted, int(total_bytes * config.DISK_RESERVE_FRACTION_MAX))
 
 
+class Log(Protocol):
+    """What entries are kept in."""
+
+    def log_bytes(self) -> int: ...
+
+    def compact(self, group: int, index: int) -> None: ...
+
+
 class Upkeep:
     def __init__(
         self,
         groups: Sequence[Group],
-        raft: Groups,
+        raft: Log,
         data_path: Path,
         free_space: FreeSpace = disk_space,
     ) -> None:

@@ -13,7 +13,8 @@ from typing import Final
 
 import msgspec
 
-from fastnode.datadir import FORMAT_NAME, STARTED_NAME, DataDir, open_data_dir
+from fastnode.data_format import FORMAT_NAME
+from fastnode.datadir import STARTED_NAME, DataDir, open_data_dir
 from fastnode.errors import StartError, UsageError
 from fastnode.settings import Settings, load_settings, nearest
 from fastnode.store.checksum import EMPTY_STATE, StateChecksum, state_checksum

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from fastnode.cli.flags import parse_flags
+from fastnode.datadir import recorded_workers
 from fastnode.logs import configure_logs
 from fastnode.settings import Settings, load_settings
 
@@ -43,10 +44,15 @@ def _serve(settings: Settings) -> None:
     # Here and not on top, so that a wrong flag and --help are answered before these are loaded.
     import uvloop
 
-    from fastnode.serve import serve
-
     # gRPC would write a line in a form of its own whenever a stranger connects.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-    uvloop.run(serve(settings, on_ready=announce))
+    if settings.workers == 1 and recorded_workers(settings) == 1:
+        from fastnode.serve import serve
+
+        uvloop.run(serve(settings, on_ready=announce))
+    else:
+        from fastnode.workers.start import run_workers
+
+        uvloop.run(run_workers(settings, on_ready=announce))
     # It has stopped and ends in a moment: whoever asks once more is not to make a failure of it.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

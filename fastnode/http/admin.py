@@ -53,5 +53,9 @@ class Admin:
         return (200, TEXT, b"ready\n") if self._is_ready() else (503, TEXT, b"not ready\n")
 
     def _counts(self) -> tuple[int, bytes, bytes]:
-        lines = [f"{name} {value}\n" for name, value in sorted(self._metrics().items())]
-        return 200, _METRICS_TYPE, "".join(lines).encode()
+        return rendered_metrics(self._metrics())
+
+
+def rendered_metrics(metrics: Mapping[str, float]) -> tuple[int, bytes, bytes]:
+    lines = [f"{name} {value}\n" for name, value in sorted(metrics.items())]
+    return 200, _METRICS_TYPE, "".join(lines).encode()

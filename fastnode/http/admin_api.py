@@ -111,7 +111,7 @@ class AdminApi:
         queue = match["account"], match["region"], match["name"]
         if match["messages"] is None:
             _parameters(request, set())
-            return describe(self._service, *queue)
+            return self.described(queue)
         names = {"state", "limit", "body_max_bytes", "cursor"}
         return self._peek(queue, _parameters(request, names))
 
@@ -129,6 +129,12 @@ class AdminApi:
             _number(given, "body_max_bytes", _BODY_BYTES),
             given.get("cursor", ""),
         )
+        return self.peeked(queue, request)
+
+    def described(self, queue: tuple[str, str, str]) -> Answer:
+        return describe(self._service, *queue)
+
+    def peeked(self, queue: tuple[str, str, str], request: PeekRequest) -> Answer:
         return peek(self._service, *queue, request)
 
     def _rendered(self, result: Any, error: BaseException | None) -> tuple[int, bytes, bytes]:

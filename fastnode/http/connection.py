@@ -9,8 +9,7 @@ not read its answers or has too many requests open.
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from fastnode.config import (
     HTTP_ANSWER_SECONDS,
@@ -21,7 +20,8 @@ from fastnode.config import (
     HTTP_WRITE_BUFFER_BYTES_MAX,
 )
 from fastnode.http.exchange import Exchange
-from fastnode.http.holding import SMALL_BYTES, Crowd, Holding
+from fastnode.http.holding import SMALL_BYTES, Holding
+from fastnode.http.host import Host
 from fastnode.http.http1 import BETWEEN, CONTINUE, Refused, Request, RequestParser, Stage
 from fastnode.http.response import (
     CONTINUE_RESPONSE,
@@ -40,21 +40,6 @@ _STAGE_SECONDS: Final = {
 }
 _CROWDED: Final = Refused(503, "too many large requests at a time")
 _TIMED_OUT: Final = Refused(408, "the request took too long to arrive")
-
-Respond = Callable[[Request, Exchange], None]
-
-
-class Host(Protocol):
-    """What a connection needs from its server. `coarse_now` is at most one sweep old: nobody reads
-    a clock here.
-    """
-
-    respond: Respond
-    coarse_now: float
-    crowd: Crowd
-    is_draining: bool
-
-    def forget(self, connection: "Connection") -> None: ...
 
 
 class Connection(asyncio.Protocol):
@@ -120,11 +105,7 @@ class Connection(asyncio.Protocol):
             self._pending.append(exchange)
             self._host.respond(request, exchange)
         else:
-            self._alone = None
-            self._parser.feed(data)
-            self._advance()
-            if not self._holding.arriving(self._parser.held_bytes):
-                self._refuse_crowd()
+            self._feed(data)
 
     def eof_received(self) -> bool:
         """True keeps the socket open: a client that has only finished sending still gets its
@@ -249,6 +230,13 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     # --- the two directions ---------------------------------------------------------------------
+
+    def _feed(self, data: bytes) -> None:
+        self._alone = None
+        self._parser.feed(data)
+        self._advance()
+        if not self._holding.arriving(self._parser.held_bytes):
+            self._refuse_crowd()
 
     def _advance(self) -> None:
         """Take requests and write answers in turn until neither can go on."""

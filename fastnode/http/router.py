@@ -98,6 +98,18 @@ class Router:
             return self._json
         return self._query_json if prefers_json(request) else self._query
 
+    def read(self, request: Request) -> tuple[Caller, Operation, Any] | None:
+        """Who asks for what, without an effect. None for what is refused, or is no call."""
+        if request.method not in METHODS:
+            return None
+        codec = self._codec_of(request)
+        try:
+            caller = self._admitted(request)
+            operation = _reached(codec, caller, request)
+            return caller, operation, codec.decode(operation, request)
+        except SqsError:
+            return None
+
     def _is_health(self, request: Request, exchange: Exchange) -> bool:
         health = self._health if PATH_MARK in request.target else None
         return health is not None and health.respond(request, exchange)

@@ -6,13 +6,16 @@ is in `respond`.
 """
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import Final
 
 from fastnode.config import DRAIN_SECONDS, HTTP_CONNECTIONS_MAX
-from fastnode.http.connection import Connection, Respond
+from fastnode.http.connection import Connection
 from fastnode.http.holding import Crowd
+from fastnode.http.host import Respond
 from fastnode.http.http1 import Refused
+from fastnode.http.moving import MovableConnection, Mover
 
 SWEEP_SECONDS: Final = 1.0
 _BACKLOG: Final = 1024
@@ -24,12 +27,15 @@ class HttpServer:
 
     def __init__(self, respond: Respond, *, now: Callable[[], float]) -> None:
         self.respond = respond
+        # Set before it starts, where several processes of a node share its address.
+        self.mover: Mover | None = None
         self.coarse_now = now()
         self.is_draining = False
         self.crowd = Crowd()
         self.connections_max = HTTP_CONNECTIONS_MAX
         self._now = now
         self._connections: set[Connection] = set()
+        self._adopting: set[asyncio.Task[None]] = set()
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Event | None = None
@@ -38,21 +44,42 @@ class HttpServer:
     def connection_count(self) -> int:
         return len(self._connections)
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; returns the bound address. Raises OSError if it cannot be bound."""
+    async def start(self, host: str, port: int, *, is_shared: bool = False) -> tuple[str, int]:
+        """Listen; returns the bound address. Raises OSError if it cannot be bound. `is_shared`:
+        other processes of this node listen there too, and the system chooses among them.
+        """
         assert self._listener is None, "a server starts once"
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self.accept, host, port, backlog=_BACKLOG)
+        self._listener = await loop.create_server(
+            self.accept, host, port, backlog=_BACKLOG, reuse_port=is_shared
+        )
         self._sweep_forever(loop)
         address = self._listener.sockets[0].getsockname()
         return (address[0], address[1])
 
     def accept(self) -> Connection:
         is_full = len(self._connections) >= self.connections_max
-        connection = _RefusedConnection(self) if is_full else Connection(self)
+        connection = _RefusedConnection(self) if is_full else self._served()
         self.crowd.refused["connections"] += is_full
         self._connections.add(connection)
         return connection
+
+    def _served(self) -> Connection:
+        return Connection(self) if self.mover is None else MovableConnection(self, self.mover)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes connections from other processes."""
+        return not self.is_draining and len(self._connections) < self.connections_max
+
+    def adopt(self, accepted: socket.socket, received: bytes) -> None:
+        """Serve a connection that another process has accepted, and has received so much of."""
+        connection = _AdoptedConnection(self, received)
+        self._connections.add(connection)
+        loop = asyncio.get_running_loop()
+        adopting = loop.create_task(_connect(loop, connection, accepted))
+        self._adopting.add(adopting)
+        adopting.add_done_callback(self._adopting.discard)
 
     def forget(self, connection: Connection) -> None:
         self._connections.discard(connection)
@@ -97,6 +124,32 @@ class HttpServer:
     def _sweep_forever(self, loop: asyncio.AbstractEventLoop) -> None:
         self.sweep()
         self._sweeper = loop.call_later(SWEEP_SECONDS, self._sweep_forever, loop)
+
+
+async def _connect(
+    loop: asyncio.AbstractEventLoop, connection: Connection, accepted: socket.socket
+) -> None:
+    try:
+        await loop.connect_accepted_socket(lambda: connection, accepted)
+    except OSError:
+        # The client has gone meanwhile.
+        accepted.close()
+        connection.connection_lost(None)
+
+
+class _AdoptedConnection(Connection):
+    """It begins with what another process has received, and stays."""
+
+    __slots__ = ("_received",)
+
+    def __init__(self, host: HttpServer, received: bytes) -> None:
+        super().__init__(host)
+        self._received = received
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        received, self._received = self._received, b""
+        self.data_received(received)
 
 
 class _RefusedConnection(Connection):

@@ -66,7 +66,13 @@ class MoveTasks:
         return segment in self._active
 
     def active_count(self, account: str) -> int:
-        return sum(1 for segment in self._active if segment.startswith(account.encode()))
+        """Of the account's sources, also of those that others lead, as far as is known here."""
+        owner = account.encode()
+        active = {segment for segment in self._active if segment.startswith(owner)}
+        for group in self._queues.groups:
+            if not group.leads:
+                active |= _active_sources(group, owner)
+        return len(active)
 
     def reserve(self, segment: bytes) -> None:
         """One task per source, from the moment that its start is planned."""
@@ -108,6 +114,15 @@ def task_parts(groups: Sequence[Group], queue: LiveQueue, started_at: int) -> li
         for partition, number in enumerate(placed)
     ]
     return [decode_task(row) for row in rows if row is not None]
+
+
+def _active_sources(group: Group, owner: bytes) -> set[bytes]:
+    begin, end = TASKS_PREFIX + owner, native.prefix_end(TASKS_PREFIX + owner)
+    found: set[bytes] = set()
+    while page := group.scan(begin, end, _PAGE_ROWS):
+        found |= {task_source(key) for key, row in page if decode_task(row).status in ACTIVE}
+        begin = page[-1][0] + b"\x00"
+    return found
 
 
 class _Runner:

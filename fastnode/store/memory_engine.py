@@ -1,4 +1,5 @@
-"""The simulator's engine: a sorted map in memory that models flush and crash. Never used by a node.
+"""A sorted map in memory: the simulator's engine, which models flush and crash, and what a worker
+keeps its mirrors of other workers' metadata in.
 
 `crash` goes back to the state at some flush, which is all that RocksDB promises without a log of
 its own.

@@ -189,7 +189,7 @@ def test_directory_of_the_future_is_refused_untouched(tmp_path: Path) -> None:
     before = contents(data_dir)
     exit_code, line = refusal("--data-dir", str(data_dir))
     assert exit_code == 1
-    assert "written by a newer fastnode (format 99, this one reads up to 1)" in line
+    assert "written by a newer fastnode (format 99, this one reads up to 2)" in line
     assert contents(data_dir) == before
 
 

@@ -78,8 +78,6 @@ def test_format_file_says_what_the_directory_is(created: DataDir, path: Path) ->
         "groups": 3,
         "created_by": fastnode.__version__,
         "incarnation": created.incarnation.hex(),
-        "members": {},
-        "founders": [],
     }
     assert len(bytes.fromhex(created.cluster_id)) == len(created.incarnation) == 16
     assert not (path / "FORMAT.tmp").exists()
@@ -136,10 +134,10 @@ def test_refused_opening_leaves_no_lock_behind(created: DataDir, path: Path) -> 
 
 def test_newer_format_is_refused_whatever_else_changed(created: DataDir, path: Path) -> None:
     created.close()
-    (path / "FORMAT").write_text('{"format": 2, "groups": {"count": 3}}')
+    (path / "FORMAT").write_text('{"format": 3, "groups": {"count": 3}}')
     message = refuse_untouched(settings_for(path), StartError)
     assert message == (
-        f"{path} was written by a newer fastnode (format 2, this one reads up to 1): "
+        f"{path} was written by a newer fastnode (format 3, this one reads up to 2): "
         "upgrade fastnode or use another --data-dir"
     )
 

@@ -28,7 +28,7 @@ COMPILED: Final = frozenset(
 TWINS: Final = frozenset(f"{name}_ref" for name in COMPILED)
 LEAVES: Final = frozenset({"config", "errors", "clock", "flow", "native"})
 # Leaves of the operator's side: they may build on the others, never the other way round.
-START_LEAVES: Final = frozenset({"option_values", "settings", "logs", "datadir"})
+START_LEAVES: Final = frozenset({"option_values", "settings", "logs", "data_format", "datadir"})
 # What each part may import besides itself and the leaves. Only node.py and serve.py know every
 # layer.
 MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
@@ -42,8 +42,12 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "node": frozenset({"cluster", "queue", "store", "raft", "peers", "upkeep"}),
     "serve": frozenset({"node", "http", "cluster", "queue"}),
     "upkeep": frozenset({"store", "raft"}),
+    # What node and serve are to a node of one process, it is to one of several.
+    "workers": frozenset(
+        {"node", "serve", "http", "cluster", "queue", "store", "raft", "peers", "upkeep"}
+    ),
     # `check` looks at the state of a stopped node.
-    "cli": frozenset({"serve", "store"}),
+    "cli": frozenset({"serve", "store", "workers"}),
     "__main__": frozenset({"cli"}),
 }
 
@@ -58,7 +62,8 @@ SANS_IO: Final = re.compile(
     r"|http\.(http1|chunked|holding|identity|shedding|sigv4(_\w+)?|\w+_codec|query_\w+|xml_\w+)"
     r"|store\.(apply|backlog|heads|keyspace|latches|records|retry|sums|counters|window)"
     r"|raft\.(driver|lease|conf_change|packets)"
-    r"|peers\.(frames|handshake|lanes|offsets))"
+    r"|peers\.(frames|handshake|lanes|offsets)"
+    r"|workers\.(assignment|backoff|changes|packets))"
 )
 EFFECTS: Final = frozenset(
     {"asyncio", "logging", "os", "random", "secrets", "select", "socket", "subprocess"}
@@ -71,7 +76,7 @@ FORBIDDEN_WORDS: Final = re.compile(
 # Reached from no command, for the stated reason.
 ENTRY_POINTS: Final = {
     "fastnode.__main__": "the program",
-    "fastnode.store.memory_engine": "the engine of tests that model crashes",
+    "fastnode.workers.__main__": "a worker's process, started by its supervisor",
     "fastnode.store.snapshot": "state transfer; a cluster's members will call it",
 }
 
