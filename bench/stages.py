@@ -43,7 +43,7 @@ RULES: Final = tuple(
         (r"\((uvloop|asyncio)/", KERNEL),
         (r"^(Connection\.(on_answer|_?write|_finish)|_Pending\.|Exchange\.|fill_answer)", ANSWER),
         (r"\bwhole_response|\(fastnode/http/(response|xml_answer)\.py", ANSWER),
-        (r"^_request_ids\b|^_?answer\w* \(fastnode/queue/", ANSWER),
+        (r"^request_ids_of\b|^show_deliveries\b|^_?answer\w* \(fastnode/queue/", ANSWER),
         (r"^\w*Codec\.(render|encode|answer)\w* \(fastnode/http/", ANSWER),
         (r"\(fastnode/(_http(_ref)?\.|http/(connection|http1|chunked|server)\.py)", HEAD),
         (r"^_verifier\b|\(fastnode/(_sigv4|http/(identity|sigv4|credentials))", SIGNATURE),
@@ -55,7 +55,7 @@ RULES: Final = tuple(
         (r"\(fastnode/store/(txn|keyspace|records)\.py", PLAN),
         (r"\(fastnode/(store|raft)/|\(fastnode/(_raftlog|clock)", COMMIT),
         (r"\bencode_(transaction|entry)\b", COMMIT),
-        (r"\(fastnode/(queue/|http/|_(plan|send|keys|core|query)|flow)", PLAN),
+        (r"\(fastnode/(queue/|http/|_(plan|send|deliver|keys|core|query)|flow)", PLAN),
         (r"\(fastnode/", OTHER),
     )
 )
