@@ -1,6 +1,7 @@
 """The load pipeline: Spark generates a trace, replays it open-loop against a cluster and judges the
 recorded history.
 
-A client like any other: it speaks SQS over HTTP and never imports `fastnode`. Nothing is here yet
-but the package, so that the `spark` extra has its place; `make run` does not install it.
+A client like any other: it speaks SQS over HTTP and never imports `fastnode`. `schema.py` is what
+its parts agree on: a trace is what shall be sent when, a history is what came of it. Commands:
+`generate` and `import` make traces, `replay` makes a history, `verify` and `report` read one.
 """
