@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use crate::disk::{Disk, File};
 
@@ -28,6 +29,8 @@ struct State {
     changes: Vec<Change>,
     free: u64,
     failing_syncs: u32,
+    sync_time: Duration,
+    is_lying: bool,
     /// Changes until the power fails.
     fuse: Option<u64>,
     syncs: u64,
@@ -58,6 +61,8 @@ impl SimDisk {
             changes: Vec::new(),
             free: u64::MAX,
             failing_syncs: 0,
+            sync_time: Duration::ZERO,
+            is_lying: false,
             fuse: None,
             syncs: 0,
             epoch: 0,
@@ -108,6 +113,16 @@ impl SimDisk {
     /// The next sync of a file fails with an input/output error.
     pub fn fail_next_sync(&self) {
         self.lock().failing_syncs += 1;
+    }
+
+    /// How long a sync of a file takes from now on.
+    pub fn set_sync_time(&self, time: Duration) {
+        self.lock().sync_time = time;
+    }
+
+    /// Whether syncs only pretend: a log that forgets to sync looks the same.
+    pub fn ignore_syncs(&self, is_ignored: bool) {
+        self.lock().is_lying = is_ignored;
     }
 
     /// How many syncs of files have been done.
@@ -335,6 +350,8 @@ impl File for SimFile {
     }
 
     fn sync(&self) -> io::Result<()> {
+        let time = self.lock()?.sync_time;
+        std::thread::sleep(time);
         let mut state = self.lock()?;
         state.burn()?;
         if state.failing_syncs > 0 {
@@ -342,6 +359,9 @@ impl File for SimFile {
             return Err(io::Error::from_raw_os_error(libc::EIO));
         }
         state.syncs += 1;
+        if state.is_lying {
+            return Ok(());
+        }
         let node = &mut state.nodes[self.node];
         for (offset, bytes) in std::mem::take(&mut node.pending) {
             put(&mut node.durable, offset, &bytes);

@@ -1,0 +1,213 @@
+"""Which answers of a receive are right: nobody else's message, nothing that is gone, nothing out of
+order, and not nothing when there is something.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tests.model.queues import NS_PER_SECOND, Delivery, Message, Model, QueueModel
+from tests.model.spans import Span, Violation
+
+# How long after it can be delivered a message may be missed by somebody who waits for it.
+PROMPT_NS = NS_PER_SECOND
+
+
+class Asked(NamedTuple):
+    """What a receive asked for, and how many attempts the call had."""
+
+    limit: int
+    seconds: int
+    waited: int
+    attempts: int
+
+
+class Receives:
+    """Judges receives of the queues of a model."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def begin(self, queue: str, at: int, seconds: int) -> Span:
+        span = Span(at)
+        self._model.queues[queue].receives.append((span, seconds * NS_PER_SECOND))
+        return span
+
+    def ended(
+        self,
+        queue: str,
+        span: Span,
+        at: int,
+        answers: Sequence[dict[str, Any]],
+        asked: "Asked",
+    ) -> None:
+        span.succeed(at)
+        home, hidden_ns = self._model.queues[queue], asked.seconds * NS_PER_SECOND
+        if len(answers) > asked.limit:
+            raise Violation(f"{len(answers)} messages, {asked.limit} were asked for")
+        seen: list[Message] = []
+        for answer in answers:
+            message = self._identify(home, answer)
+            if message in seen and not message.may_be_doubled:
+                raise Violation(f"{message.token} is twice in one answer")
+            if not message.may_be_doubled:
+                self._check_alive(home, message, span)
+                self._check_alone(home, message, span, hidden_ns)
+                self._check_count(home, message, span, answer, asked.attempts)
+            if home.kind.is_fifo and not home.is_redriven:
+                self._check_order(home, message, seen, span)
+            seen.append(message)
+        for message, answer in zip(seen, answers, strict=True):
+            handle = answer["ReceiptHandle"]
+            delivery = Delivery(home, span, handle, hidden_ns)
+            # Changes that are under way may be of this delivery's time.
+            delivery.changes = _open_changes(message, span)
+            message.deliveries.append(delivery)
+            self._model.handles[handle] = message
+        if not answers and home.kind.partitions == 1:
+            self._check_nothing_missed(home, span, asked.waited)
+
+    # --- one message ----------------------------------------------------------------------------
+
+    def _identify(self, home: QueueModel, answer: dict[str, Any]) -> Message:
+        body, token = answer["Body"], answer["Body"].partition(" ")[0]
+        message = self._model.by_token.get(token)
+        if message is None or message.home not in home.family:
+            raise Violation(f"{home.name} delivers {token!r}, which nobody sent to it")
+        if hashlib.md5(body.encode()).hexdigest() != answer["MD5OfBody"]:
+            raise Violation(f"{token}: the digest is not that of the body")
+        self._model._check_id(message, answer["MessageId"])
+        if home is not message.home:
+            message.has_moved = True
+        known = self._model.handles.get(answer["ReceiptHandle"])
+        if known is not None:
+            raise Violation(f"{token}: the receipt handle was given out before")
+        return message
+
+    def _check_alive(self, home: QueueModel, message: Message, span: Span) -> None:
+        if not message.may_exist_at(span.ended):
+            raise Violation(f"{message.token} was refused, and is delivered")
+        available = message.first_began + message.delay_ns
+        if span.ended + self._model.slack_ns < available and not message.has_moved:
+            raise Violation(f"{message.token} is delivered before its delay is over")
+        for queue, delete in message.deletes:
+            if queue is home and delete.is_surely_before(span.began) and not home.is_redriven:
+                raise Violation(f"{message.token} was deleted, and is delivered again")
+        for wipe in home.wipes:
+            was_there = message.sent_at < wipe.began and not message.has_moved
+            if was_there and wipe.is_surely_before(span.began) and message.home is home:
+                raise Violation(f"{message.token} was purged, and is delivered again")
+
+    def _check_alone(self, home: QueueModel, message: Message, span: Span, hidden_ns: int) -> None:
+        """Of two deliveries one is the first, and the other comes when its time is over."""
+        slack_ns = self._model.slack_ns
+        for other in message.deliveries:
+            if other.queue is not home or other.may_be_over_by(span.ended, slack_ns):
+                continue
+            is_other_first = other.span.ended < span.began
+            if is_other_first or other.span.ended + slack_ns < span.began + hidden_ns:
+                raise Violation(
+                    f"{message.token} is delivered while somebody else has it: "
+                    f"taken between {_text(other.span)} for {other.hidden_ns / 1e9:g} s, "
+                    f"delivered between {_text(span)}"
+                )
+
+    def _check_count(
+        self,
+        home: QueueModel,
+        message: Message,
+        span: Span,
+        answer: dict[str, Any],
+        attempts: int,
+    ) -> None:
+        """At most as often as there were receives. What went wrong may have cost any number: a node
+        that repeats a call takes anew what it lost, and so does the client.
+        """
+        count = int(answer.get("Attributes", {}).get("ApproximateReceiveCount", 0))
+        if not count or message.has_moved or home.is_redriven:
+            return
+        before = [one for one in message.deliveries if one.span.is_surely_before(span.began)]
+        maybe = [one for one, _ in home.receives if one is not span and one.began <= span.ended]
+        unknown = [one for one in maybe if not one.is_sure]
+        overlapping = [one for one in message.deliveries if one not in before]
+        most = attempts + len(before) + len(overlapping) + len(unknown)
+        if count < 1 + len(before) or (self._model.is_calm and count > most):
+            raise Violation(f"{message.token} was received {len(before)} times, not {count - 1}")
+
+    def _check_order(
+        self, home: QueueModel, message: Message, seen: Sequence[Message], span: Span
+    ) -> None:
+        """Whatever is before it in its group comes before it, or is gone."""
+        for other in home.messages.values():
+            if other is message or other.group != message.group or message.has_moved:
+                continue
+            is_before = 0 < other.sequence < message.sequence
+            may_be_gone = other.may_be_deleted_by(span.ended) or may_have_moved(other, span)
+            is_there = other.sent_at < span.began and not may_be_gone
+            if is_before and is_there and other not in seen:
+                raise Violation(f"{message.token} overtakes {other.token} of its group")
+            if other in seen and 0 < message.sequence < other.sequence:
+                raise Violation(f"{message.token} comes behind {other.token} in one answer")
+
+    # --- none -----------------------------------------------------------------------------------
+
+    def _check_nothing_missed(self, home: QueueModel, span: Span, waited_seconds: int) -> None:
+        """A message that was available all the time, or early enough for somebody who waited."""
+        by_then = span.began if not waited_seconds else span.ended - PROMPT_NS
+        for message in home.messages.values():
+            if self._is_surely_available(home, message, span, by_then):
+                raise Violation(f"{message.token} was available, and the receive found nothing")
+
+    def _is_surely_available(
+        self, home: QueueModel, message: Message, span: Span, by_then: int
+    ) -> bool:
+        if home.is_redriven or message.has_moved or message.home is not home:
+            return False
+        if not message.is_surely_there(by_then, span.ended) or may_have_moved(message, span):
+            return False
+        if message.sent_at + message.delay_ns + self._model.slack_ns >= by_then:
+            return False
+        if home.kind.is_fifo and self._may_be_locked(home, message, span):
+            return False
+        return not may_be_hidden(home, message, span, by_then, self._model.slack_ns)
+
+    def _may_be_locked(self, home: QueueModel, message: Message, span: Span) -> bool:
+        group = [one for one in home.messages.values() if one.group == message.group]
+        return any(
+            one.deliveries and not one.is_surely_gone(span.began)
+            for one in group
+            if one is not message
+        ) or bool(message.deliveries)
+
+
+def may_be_hidden(
+    home: QueueModel, message: Message, span: Span, by_then: int, slack_ns: int
+) -> bool:
+    """Whether anybody may have taken it, until after `by_then`."""
+    for delivery in message.deliveries:
+        if delivery.span.ended + delivery.hidden_ns + slack_ns >= by_then or delivery.changes:
+            return True
+    for other, _ in home.receives:
+        # Whoever got no answer, or was answered after this one, may have it.
+        if other is not span and not other.is_void and other.began <= span.ended:
+            if not other.is_sure or other.ended >= by_then:
+                return True
+    return False
+
+
+def may_have_moved(message: Message, span: Span) -> bool:
+    """Whether so many receives may have taken it that it is a dead letter."""
+    home = message.home
+    if not home.kind.receives_max:
+        return message.has_moved
+    unknown = sum(not one.is_sure and one.began <= span.ended for one, _ in home.receives)
+    return message.has_moved or len(message.deliveries) + unknown >= home.kind.receives_max
+
+
+def _open_changes(message: Message, span: Span) -> list[Span]:
+    changes = {id(one): one for each in message.deliveries for one in each.changes}
+    return [one for one in changes.values() if one.ended >= span.began and not one.is_void]
+
+
+def _text(span: Span) -> str:
+    return f"{span.began / 1e9:.3f} and {span.ended / 1e9:.3f}"

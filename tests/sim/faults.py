@@ -1,0 +1,278 @@
+"""What goes wrong in a simulation, and when: chosen by seed, one thing after another, several at a
+time. Each fault begins, lasts, and ends; when the time for faults is over everything is mended.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from fastnode.clock import NS_PER_MS
+from fastnode.errors import OperationError
+from tests.sim.clockwork import Clockwork, SimLoop
+from tests.sim.cluster import SimCluster, SimNode
+
+# The wall clock of a node is set by no more than this, so that the model knows how far off it is.
+STEP_MS_MAX: Final = 300
+
+
+class Packets:
+    """One in `each` of a node's Raft packets gets lost, comes late, or twice."""
+
+    def __init__(self, work: Clockwork, send: Callable[[int, bytes], None], loop: SimLoop) -> None:
+        self._random = work.random(f"packets {loop.host} {work.now_ns}")
+        self._send = send
+        self._loop = loop
+        self.each = 0
+
+    def send(self, peer: int, packet: bytes) -> None:
+        if not self.each or self._random.randrange(self.each):
+            self._send(peer, packet)
+            return
+        kind = self._random.randrange(3)
+        if kind == 1:
+            self._send(peer, packet)
+        if kind:
+            late_ns = self._random.randrange(1_000) * NS_PER_MS
+            self._loop.after_ns(late_ns, self._send, peer, packet)
+
+
+class Faults:
+    """A kind of fault is a method of its name; one that answers False could not be done."""
+
+    def __init__(self, cluster: SimCluster, loop: SimLoop, clients: list[str]) -> None:
+        self._cluster = cluster
+        self._network = cluster.network
+        self._loop = loop
+        self._clients = clients
+        self._random = cluster.work.random("faults")
+        self.count = 0
+        self.is_over = False
+        # A node is being removed, which has to come to an end.
+        self.is_changing = False
+        self.has_changed_members = False
+        self._is_someone_lost = False
+        self._packets: dict[SimLoop, Packets] = {}
+        self._mends: list[Callable[[], None]] = []
+        self._kinds = dict(_WEIGHTS)
+
+    def leave_out(self, kind: str) -> None:
+        del self._kinds[kind]
+
+    async def run(self, until_ns: int, pause_ms: float) -> None:
+        work = self._cluster.work
+        while work.now_ns < until_ns:
+            pause_ns = round(self._random.expovariate(1.0) * pause_ms * NS_PER_MS)
+            await asyncio.sleep(min(pause_ns, until_ns - work.now_ns) / 1e9)
+            (name,) = self._random.choices(list(self._kinds), list(self._kinds.values()))
+            fault: Callable[[], Any] = getattr(self, name)
+            if work.now_ns < until_ns and fault() is not False:
+                self.count += 1
+                work.note(f"fault {name}")
+        self.is_over = True
+        self._mend_all()
+
+    def _mend_all(self) -> None:
+        mends, self._mends = self._mends, []
+        for mend in mends:
+            mend()
+        self._network.unblock_all()
+
+    def _later(self, mend: Callable[[], None], low_ms: int, high_ms: int) -> None:
+        """Mend it after a while, or when all is mended; twice does no harm."""
+        self._mends.append(mend)
+        delay_ms = self._random.randrange(low_ms, high_ms)
+        self._loop.after_ns(delay_ms * NS_PER_MS, mend)
+
+    def _any(self) -> SimNode:
+        return self._random.choice(list(self._cluster.nodes.values()))
+
+    # --- processes ------------------------------------------------------------------------------
+
+    def kill(self) -> bool | None:
+        one = self._any()
+        if not one.is_up:
+            return False
+        self._cluster.kill(one, with_power=self._random.randrange(3) > 0)
+        self._later(partial(self._start, one), 50, 5_000)
+        return None
+
+    def kill_all(self) -> None:
+        for one in list(self._cluster.nodes.values()):
+            self._cluster.kill(one)
+            self._later(partial(self._start, one), 50, 2_000)
+
+    def stop(self) -> bool | None:
+        one = self._any()
+        if not one.is_ready:
+            return False
+        self._cluster.stop(one)
+        self._later(partial(self._start, one), 3_000, 9_000)
+        return None
+
+    def pause(self) -> None:
+        one = self._any()
+        self._cluster.pause(one)
+        self._later(partial(self._cluster.resume, one), 20, 6_000)
+
+    def _start(self, one: SimNode) -> None:
+        if not one.is_up and not one.is_lost:
+            self._cluster.start(one)
+
+    # --- the network ----------------------------------------------------------------------------
+
+    def block(self) -> None:
+        """One way, both ways, or everything to and from a node."""
+        hosts = [one.host for one in self._cluster.nodes.values()]
+        one, kind = self._any().host, self._random.randrange(4)
+        others = [host for host in hosts if host != one]
+        if kind == 0 or not others:
+            others = [self._random.choice(self._clients)]
+        elif kind == 1:
+            others = [self._random.choice(others)]
+        pairs = [(one, other) for other in others]
+        pairs += [(other, one) for other in others] if kind != 3 else []
+        for start, end in pairs:
+            self._network.block(start, end)
+
+        def open_again() -> None:
+            for start, end in pairs:
+                self._network.unblock(start, end)
+
+        self._later(open_again, 100, 9_000)
+
+    def reset(self) -> bool:
+        return self._network.reset(self._random.getrandbits(30))
+
+    def slow_network(self) -> None:
+        usual = (NS_PER_MS // 10, 2 * NS_PER_MS)
+        self._network.delay_ns = (NS_PER_MS, self._random.choice((20, 100, 400)) * NS_PER_MS)
+        self._later(partial(setattr, self._network, "delay_ns", usual), 500, 4_000)
+
+    def packets(self) -> bool | None:
+        """Of one node, while its process lives."""
+        one = self._any()
+        if one.node is None or one.process is None:
+            return False
+        packets = self._packets.get(one.process)
+        if packets is None:
+            runtime = one.node._runtime
+            packets = self._packets[one.process] = Packets(
+                self._cluster.work, runtime.send, one.process
+            )
+            runtime.send = packets.send
+        packets.each = self._random.choice((2, 4, 10))
+        self._later(partial(setattr, packets, "each", 0), 500, 6_000)
+        return None
+
+    # --- disks and clocks -----------------------------------------------------------------------
+
+    def slow_disk(self) -> None:
+        machine = self._any().machine
+        machine.sync_ms = (1.0, float(self._random.choice((50, 300, 1_500))))
+        self._later(partial(setattr, machine, "sync_ms", (0.1, 2.0)), 500, 6_000)
+
+    def full_disk(self) -> None:
+        machine = self._any().machine
+        machine.fill_disk(True)
+        self._later(partial(machine.fill_disk, False), 500, 6_000)
+
+    def failing_sync(self) -> bool | None:
+        one = self._any()
+        if not one.is_up:
+            return False
+        one.machine.disk.fail_next_sync()
+        self._later(partial(self._revive, one), 500, 4_000)
+        return None
+
+    def _revive(self, one: SimNode) -> None:
+        """It may have had nothing to sync; then it still is to come."""
+        if one.is_up:
+            self._cluster.kill(one)
+        self._start(one)
+
+    def stall(self) -> None:
+        for engine in self._any().machine.engines:
+            engine.stalled = True
+            self._later(partial(setattr, engine, "stalled", False), 50, 1_500)
+
+    def rot(self) -> bool | None:
+        """One node at most, of three or more: it refuses to start and stays away."""
+        one = self._any()
+        if self._is_someone_lost or self.has_changed_members or len(self._cluster.nodes) < 3:
+            return False
+        if not one.machine.rot():
+            return False
+        self._is_someone_lost = one.is_lost = True
+        self._cluster.kill(one)
+        self._cluster.start(one)
+        return None
+
+    def set_clock(self) -> None:
+        step_ms = self._random.randrange(-STEP_MS_MAX, STEP_MS_MAX + 1)
+        self._any().machine.clock.set_off(step_ms * NS_PER_MS)
+
+    # --- what operators do ----------------------------------------------------------------------
+
+    def transfer(self) -> bool | None:
+        one, target = self._any(), self._any()
+        if one.node is None or one.process is None or not one.is_ready or target is one:
+            return False
+        group = self._random.choice(one.node.groups)
+        try:
+            one.node.leads.transfer(group, target.number)
+        except OperationError:
+            return False
+        return None
+
+    def change_members(self) -> bool | None:
+        """Once in a run a node joins; then perhaps another one is removed."""
+        if self.has_changed_members or self._is_someone_lost:
+            return False
+        self.has_changed_members = True
+        via = self._any()
+        joining = self._cluster.add(via.number)
+        self._cluster.start(joining)
+        leaving = self._any() if len(self._cluster.nodes) > 2 else via
+        if leaving is not joining and leaving is not via:
+            self.is_changing = True
+            self._loop.create_task(self._remove(via, leaving, joining))
+        return None
+
+    async def _remove(self, via: SimNode, leaving: SimNode, joining: SimNode) -> None:
+        """Ask one that is there, again and again, until it is done."""
+        while not joining.is_ready:
+            await asyncio.sleep(0.5)
+        while not leaving.is_lost:
+            await asyncio.sleep(0.5)
+            if via.node is None or via.process is None:
+                continue
+            removing = via.process.create_task(via.node.membership.remove(leaving.number))
+            while not removing.done() and via.is_up:
+                await asyncio.sleep(0.1)
+            if removing.done() and removing.exception() is None:
+                self._is_someone_lost = leaving.is_lost = True
+        self._cluster.work.note(f"node {leaving.number} is removed")
+        self._cluster.kill(leaving)
+        self.is_changing = False
+
+
+# How often what happens, in relation to each other.
+_WEIGHTS: Final = {
+    "kill": 10,
+    "kill_all": 1,
+    "stop": 2,
+    "pause": 5,
+    "block": 10,
+    "reset": 4,
+    "slow_network": 3,
+    "packets": 5,
+    "slow_disk": 3,
+    "full_disk": 1,
+    "failing_sync": 1,
+    "stall": 2,
+    "rot": 0.5,
+    "set_clock": 3,
+    "transfer": 5,
+    "change_members": 2,
+}

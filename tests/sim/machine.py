@@ -1,0 +1,320 @@
+"""The computer that a simulated node runs on: clocks that drift and step, numbers by seed, a log on
+a disk that loses what was not synced, engines in memory, and a control plane without gRPC.
+
+A machine outlives the processes on it: `crash` is what a power failure leaves.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from fastnode import config
+from fastnode._raftlog import LogCorrupt, LogFormat, RaftGroups, SimDisk
+from fastnode.clock import NS_PER_MS
+from fastnode.cluster.control_api import ClusterStatus
+from fastnode.cluster.member import Member
+from fastnode.cluster.membership import Membership
+from fastnode.cluster.replication import Replication
+from fastnode.cluster.snapshot_staging import Received
+from fastnode.datadir import DataDir
+from fastnode.errors import StartError, Unavailable
+from fastnode.machine import Machine
+from fastnode.raft.groups import Groups, Ready, Restored
+from fastnode.store.apply import load_position
+from fastnode.store.engine import StateEngine
+from fastnode.store.memory_engine import MemoryEngine
+from fastnode.store.snapshot import Manifest, Snapshot
+from fastnode.store.swap import INCOMING, beside, install_incoming, recover_swap, remove
+from tests.sim.clockwork import Clockwork, SimLoop
+
+if TYPE_CHECKING:
+    from fastnode.cluster.control_plane import ControlPlane, Surroundings
+
+# 2023-11-14, so that no test depends on today.
+EPOCH_NS: Final = 1_700_000_000 * 1_000_000_000
+# Small, so that a short run fills, recycles and compacts segments.
+SEGMENT_BYTES: Final = 64 * 1024
+_TOTAL_BYTES: Final = 1 << 40
+_PPM: Final = 1_000_000
+
+
+class SimClock:
+    """A crystal that is off by some parts per million, and a wall clock that is set now and then.
+    It has the interface of `fastnode.clock.Clock` and of `clockwork.Clock`.
+    """
+
+    def __init__(self, work: Clockwork, drift_ppm: int) -> None:
+        self._work = work
+        self._drift_ppm = drift_ppm
+        self._step_ns = 0
+
+    def boottime_ns(self) -> int:
+        return self._work.now_ns * (_PPM + self._drift_ppm) // _PPM
+
+    def wall_ns(self) -> int:
+        return EPOCH_NS + self.boottime_ns() + self._step_ns
+
+    def until_ns(self, boottime_ns: int) -> int:
+        return -(-boottime_ns * _PPM // (_PPM + self._drift_ppm)) - self._work.now_ns
+
+    def set_off(self, step_ns: int) -> None:
+        """The wall clock differs by so much from what it was set to first."""
+        self._step_ns = step_ns
+
+
+class SimIds:
+    def __init__(self, random: Random) -> None:
+        self._random = random
+
+    def take(self, count: int) -> bytes:
+        return self._random.randbytes(count)
+
+
+class SimEngine(MemoryEngine):
+    """As RocksDB's, it can be copied and replaced."""
+
+    def rows(self) -> dict[bytes, bytes]:
+        return dict(self._rows)
+
+    def load(self, rows: dict[bytes, bytes]) -> None:
+        """Become that state, durably."""
+        self._flushed = dict(rows)
+        self.crash()
+
+    def checkpoint(self, path: Path) -> None:
+        raise AssertionError("the simulated machine takes snapshots itself")
+
+    def replace(self, install: Callable[[], None]) -> None:
+        install()
+
+
+class SimSnapshot(Snapshot):
+    """Rows instead of files."""
+
+    def __init__(self, path: Path, group: int, engine: SimEngine) -> None:
+        super().__init__(path, Manifest(group, *load_position(engine), files=()))
+        self.rows = engine.rows()
+        self.total_bytes = sum(len(key) + len(value) for key, value in self.rows.items())
+
+    def discard(self) -> None:
+        pass
+
+
+class _Incoming:
+    """The place of `store.snapshot.Receiver` for a state that arrived whole."""
+
+    def __init__(self, snapshot: SimSnapshot, engine: SimEngine, group_path: Path) -> None:
+        self.manifest = snapshot.manifest
+        self._rows = snapshot.rows
+        self._engine = engine
+        self._group_path = group_path
+        remove(beside(group_path, INCOMING))
+        beside(group_path, INCOMING).mkdir()
+
+    def install(self) -> None:
+        install_incoming(self._group_path)
+        self._engine.load(self._rows)
+
+
+class SimGroups(Groups):
+    """The real extension, whose blocks are written when the disk has had time for them."""
+
+    def __init__(self, raft: RaftGroups, machine: "SimMachine", loop: SimLoop) -> None:
+        super().__init__(raft)
+        self._machine = machine
+        self._loop = loop
+        self._is_writing = False
+
+    def ready(self, *, here: bool = False) -> Ready:
+        ready = super().ready(here=here)
+        if ready.is_persisting and not self._is_writing:
+            self._is_writing = True
+            self._loop.after_ns(self._machine.draw_sync_ns(), self._write)
+        return ready
+
+    def _write(self) -> None:
+        self._is_writing = False
+        try:
+            self._raft.persist_step()
+        except OSError:
+            # A real node's log thread ends the process.
+            self._machine.on_disk_error()
+            return
+        self._loop.readable(self.fileno())
+
+
+class SimMachine(Machine):
+    def __init__(self, work: Clockwork, node: int, planes: "dict[int, SimControl]") -> None:
+        self.node = node
+        self.random = work.random(f"machine {node}")
+        self.clock: SimClock = SimClock(work, self.random.randrange(-100, 101))
+        self.ids = SimIds(work.random(f"ids {node}"))
+        self.disk = SimDisk(self.random.getrandbits(62))
+        self.engines: list[SimEngine] = []
+        self.free_bytes = _TOTAL_BYTES
+        self.sync_ms = (0.1, 2.0)
+        # Told when the disk fails in a way that no node survives.
+        self.on_disk_error: Callable[[], None] = lambda: None
+        self._planes = planes
+
+    # --- for the node ---------------------------------------------------------------------------
+
+    def open_engines(self, data: DataDir) -> Sequence[StateEngine]:
+        for number in range(data.groups):
+            recover_swap(data.group_path(number))
+        self.engines = self.engines or [SimEngine() for _ in range(data.groups)]
+        return self.engines
+
+    def open_log(
+        self,
+        data: DataDir,
+        *,
+        applied: list[int],
+        restored: list[Restored | None],
+        is_synced: bool,
+    ) -> Groups:
+        # A data directory is refused when its log is gone, and the simulated log leaves no file.
+        (data.log_path / "simulated").touch()
+        try:
+            raft = RaftGroups(
+                *(data.node_id, "", data.groups),
+                voters=data.first_voters,
+                applied=applied,
+                restored=restored,
+                segment_bytes=SEGMENT_BYTES,
+                election_ticks=config.ELECTION_TICKS,
+                heartbeat_ticks=config.HEARTBEAT_TICKS,
+                manual=True,
+                election_seed=1 + self.random.getrandbits(31),
+                disk=self.disk,
+            )
+        except (LogCorrupt, LogFormat, OSError) as error:
+            raise StartError(str(error)) from error
+        return SimGroups(raft, self, cast(SimLoop, asyncio.get_running_loop()))
+
+    def take_snapshot(self, engine: StateEngine, group: int, group_path: Path) -> Snapshot:
+        assert isinstance(engine, SimEngine)
+        return SimSnapshot(group_path, group, engine)
+
+    def disk_space(self, path: Path) -> tuple[int, int]:
+        return self.free_bytes, _TOTAL_BYTES
+
+    def control_plane(
+        self, around: "Surroundings", member: Member, membership: Membership, states: Replication
+    ) -> "ControlPlane":
+        loop = cast(SimLoop, asyncio.get_running_loop())
+        plane = SimControl(self, around.data, member, membership, states, self._planes, loop)
+        return cast("ControlPlane", plane)
+
+    # --- for the world --------------------------------------------------------------------------
+
+    def draw_sync_ns(self) -> int:
+        low, high = self.sync_ms
+        return round((low + (high - low) * self.random.random() ** 3) * NS_PER_MS)
+
+    def crash(self) -> None:
+        """The power fails."""
+        self.disk.crash()
+        for engine in self.engines:
+            engine.crash()
+            engine.stalled = engine.is_full = False
+
+    def fill_disk(self, is_full: bool) -> None:
+        """Below the reserve, with a little left for the log."""
+        self.free_bytes = 1 << 20 if is_full else _TOTAL_BYTES
+        self.disk.set_free(0 if is_full else (1 << 64) - 1)
+
+    def rot(self) -> bool:
+        """A bit of a block that was synced turns over; not of the last, which nobody can tell from
+        a torn one.
+        """
+        name = max(self.disk.names(), default="")
+        used = len(self.disk.content(name).rstrip(b"\0")) if name else 0
+        if used < 4_096:
+            return False
+        self.disk.flip(name, self.random.randrange(256, used // 2))
+        return True
+
+
+class SimControl:
+    """Members of one simulation find each other's control planes in a dict. What is sent takes its
+    time, and fails when a link is lost meanwhile.
+    """
+
+    def __init__(
+        self,
+        machine: SimMachine,
+        data: DataDir,
+        member: Member,
+        membership: Membership,
+        states: Replication,
+        planes: "dict[int, SimControl]",
+        loop: SimLoop,
+    ) -> None:
+        self._machine = machine
+        self._data = data
+        self._member = member
+        self.membership = membership
+        self._states = states
+        self._planes = planes
+        self.loop = loop
+        self._ended: dict[int, int] = {}
+        planes[data.node_id] = self
+
+    def open(self, on_port: Callable[[int], Any]) -> None:
+        on_port(1)
+
+    async def hear(self, node: int) -> ClusterStatus:
+        await self._reach(node, 1)
+        return self._planes[node].membership.status()
+
+    async def ship(self, group: int, node: int, snapshot: SimSnapshot, packet: bytes) -> bool:
+        ended = self._ended.get(group, 0)
+        peer = await self._reach(node, 20 + self._machine.random.randrange(400))
+        if self._ended.get(group, 0) != ended:
+            raise Unavailable("this node no longer leads the group")
+        return await peer.receive(self._data.node_id, group, snapshot, packet)
+
+    async def _reach(self, node: int, milliseconds: int) -> "SimControl":
+        link = self._member.link_to(node)
+        await asyncio.sleep(milliseconds / 1000)
+        peer = self._planes.get(node)
+        if link is None or link.is_lost or peer is None or peer.loop.is_dead:
+            raise Unavailable(f"node {node} cannot be reached")
+        return peer
+
+    async def receive(self, sender: int, group: int, snapshot: SimSnapshot, packet: bytes) -> bool:
+        """Runs in this node's process, whoever awaits it."""
+        done = asyncio.get_running_loop().create_future()
+
+        def install() -> None:
+            state = _Incoming(snapshot, self._machine.engines[group], self._data.group_path(group))
+            self.loop.work.note(f"snapshot of group {group} from {sender} to {self._data.node_id}")
+            received = Received(group, sender, packet, cast(Any, state))
+            task = self.loop.create_task(self._states.install(received))
+            task.add_done_callback(finish)
+
+        def finish(task: "asyncio.Task[bool]") -> None:
+            done.get_loop().call_soon(tell, task)
+
+        def tell(task: "asyncio.Task[bool]") -> None:
+            if not done.done():
+                done.set_result(task.result())
+
+        self.loop.call_soon(install)
+        try:
+            async with asyncio.timeout(5.0):
+                return bool(await done)
+        except TimeoutError:
+            raise Unavailable("the receiver has gone") from None
+
+    def end_shipments(self, group: int) -> None:
+        self._ended[group] = self._ended.get(group, 0) + 1
+
+    def forget(self, node: int) -> None:
+        """Whoever ships to it finds out."""
+
+    async def close(self) -> None:
+        """Nothing is open."""

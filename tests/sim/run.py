@@ -1,0 +1,293 @@
+"""One run of the simulator: what its seed chooses, from the first election to the last message.
+
+First the cluster comes up and queues are created. Then clients work while things go wrong. Then
+everything is mended: calls have to succeed, what was stored has to be there, once, the counters
+have to say so, and all replicas have to hold the same rows.
+"""
+
+import asyncio
+import gc
+import logging
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from fastnode import config
+from fastnode.clock import NS_PER_MS
+from tests.model.queues import Kind, Model, QueueModel
+from tests.model.spans import Violation
+from tests.sim.client import Client
+from tests.sim.clockwork import NS_PER_SECOND, Clockwork, SimLoop, TrueClock, running
+from tests.sim.cluster import SimCluster
+from tests.sim.faults import STEP_MS_MAX, Faults
+from tests.sim.network import Network
+from tests.sim.workload import Worker
+
+# So that a short run flushes, compacts its log and needs snapshots.
+SMALL_LIMITS: Final = {
+    "FLUSH_INTERVAL_SECONDS": 3.0,
+    "LOG_ENTRIES_KEPT": 20,
+    "LOG_ENTRIES_KEPT_MIN": 4,
+}
+_UP_SECONDS: Final = 15
+_LIVE_SECONDS: Final = 40
+_DRAIN_SECONDS: Final = 90
+
+
+Script = Callable[[Worker], Awaitable[None]]
+
+
+class Report(NamedTuple):
+    seed: int
+    operations: int
+    faults: int
+    virtual_seconds: float
+    trace_hash: str
+
+    def __str__(self) -> str:
+        return (
+            f"seed {self.seed}: {self.operations} operations, {self.faults} faults, "
+            f"{self.virtual_seconds:.1f} s, trace {self.trace_hash}"
+        )
+
+
+@contextmanager
+def _surroundings() -> Iterator[Path]:
+    """A place for small files, small limits, and nothing that runs by itself."""
+    usual = {name: getattr(config, name) for name in SMALL_LIMITS}
+    memory = Path("/dev/shm")
+    logging.disable(logging.CRITICAL)
+    gc.disable()
+    try:
+        for name, value in SMALL_LIMITS.items():
+            setattr(config, name, value)
+        with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as path:
+            yield Path(path)
+    finally:
+        for name, value in usual.items():
+            setattr(config, name, value)
+        logging.disable(logging.NOTSET)
+        gc.enable()
+
+
+def simulate(seed: int, story: Callable[[str], None] | None = None) -> Report:
+    """`Violation` or `Bug` say what is wrong."""
+    with _surroundings() as path:
+        run = Run(seed, path)
+        run.work.story = story
+        try:
+            return run.run()
+        finally:
+            run.close()
+            del run
+            _sweep()
+
+
+def _sweep() -> None:
+    """What is left of dead processes goes now; what it has to say to that concerns nobody."""
+    usual, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        gc.collect()
+    finally:
+        sys.unraisablehook = usual
+
+
+def outcome_of(seed: int) -> Report | str:
+    """For many of them: what is wrong, in a line."""
+    try:
+        return simulate(seed)
+    except Exception as error:
+        return f"seed {seed}: {error!r}\n"
+
+
+class Run:
+    def __init__(self, seed: int, path: Path) -> None:
+        work = self.work = Clockwork(seed)
+        random = self._random = work.random("plan")
+        nodes = random.choices((1, 3, 5), (3, 6, 1))[0]
+        self.network = Network(work)
+        self.cluster = SimCluster(work, self.network, path, nodes, random.choice((1, 2, 3)))
+        has_steps = random.randrange(3) == 0
+        slack_ms = 60 + (4 * STEP_MS_MAX if has_steps else 0)
+        self.model = Model(slack_ms * NS_PER_MS)
+        self._seconds = random.randrange(4, 20)
+        self._pause_ms = random.choice((30, 80, 200))
+        self._fault_ms = random.choice((0, 500, 1_500, 4_000))
+        self._loops: list[SimLoop] = []
+        self.workers: list[Worker] = []
+        self._client_hosts = [f"127.0.1.{at}" for at in range(1, random.randrange(2, 5))]
+        leaves = random.choice((0, 0, 20))
+        self.model.is_calm = not self._fault_ms and not leaves
+        for at, host in enumerate(self._client_hosts):
+            client = Client(f"c{at}", self._loop(host), work.random(host), self._hosts)
+            client.leaves = leaves
+            self.workers.append(Worker(work, self.model, client))
+        self.faults = Faults(self.cluster, self._loop("127.0.2.1"), self._client_hosts)
+        if not has_steps:
+            self.faults.leave_out("set_clock")
+        for worker in self.workers:
+            worker.are_retries_known = lambda: not self.faults.has_changed_members
+
+    def _hosts(self) -> list[str]:
+        """Clients know the founders; of those who join they have not heard."""
+        nodes = self.cluster.nodes.values()
+        return [one.host for one in nodes if not one.is_lost and not one.joins]
+
+    def _loop(self, host: str) -> SimLoop:
+        loop = SimLoop(self.work, self.network, host, TrueClock(self.work))
+        self._loops.append(loop)
+        return loop
+
+    def close(self) -> None:
+        self.cluster.close()
+        for loop in self._loops:
+            loop.kill()
+            loop.bury()
+
+    # --- the acts -------------------------------------------------------------------------------
+
+    def run(self) -> Report:
+        began_ns = self.work.now_ns
+        for one in self.cluster.nodes.values():
+            self.cluster.start(one)
+        self._until(self._is_whole, _UP_SECONDS, "the cluster does not come up")
+        self._do("create the queues", self._create_queues, _LIVE_SECONDS)
+        self._work()
+        self._recover()
+        self._do("drain", self._drain, _DRAIN_SECONDS)
+        self._until(self._are_replicas_equal, 10, "the replicas differ")
+        calls = sum(worker.calls for worker in self.workers)
+        seconds = (self.work.now_ns - began_ns) / NS_PER_SECOND
+        return Report(self.work.seed, calls, self.faults.count, seconds, self.work.trace_hash)
+
+    def _until(self, is_over: Callable[[], bool], seconds: float, problem: str) -> None:
+        end_ns = self.work.now_ns + round(seconds * NS_PER_SECOND)
+        while not is_over():
+            if self.work.now_ns >= end_ns:
+                raise Violation(f"{problem}, {seconds:g} s are over")
+            self.work.run(self.work.now_ns + 50 * NS_PER_MS)
+
+    def _do(self, what: str, script: Script, seconds: float) -> None:
+        """One client does something from beginning to end."""
+        done: list[bool] = []
+
+        async def act() -> None:
+            await script(self.workers[0])
+            done.append(True)
+
+        self._begin(self._loops[0], act())
+        self._until(lambda: bool(done), seconds, f"it takes too long to {what}")
+
+    def _begin(self, loop: SimLoop, coroutine: Coroutine[Any, Any, None]) -> None:
+        def check(task: "asyncio.Task[None]") -> None:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self.work.fail(error)
+
+        with running(loop):
+            loop.create_task(coroutine).add_done_callback(check)
+
+    def _is_whole(self) -> bool:
+        """All are up, every group is led, and retries are recognised everywhere."""
+        for one in self.cluster.nodes.values():
+            if one.is_lost:
+                continue
+            node = one.node
+            if node is None or not one.is_ready or not node.is_ready:
+                return False
+            # Whoever has just joined may never hear one who has left.
+            if not (node.service.gates.recognises_retries or self.faults.has_changed_members):
+                return False
+        return True
+
+    def _work(self) -> None:
+        until_ns = self.work.now_ns + self._seconds * NS_PER_SECOND
+        working = len(self.workers)
+
+        def finished() -> None:
+            nonlocal working
+            working -= 1
+
+        for worker, loop in zip(self.workers, self._loops, strict=False):
+            worker.on_done = finished
+            self._begin(loop, worker.run(until_ns, self._pause_ms))
+        if self._fault_ms:
+            self._begin(self._loops[-1], self.faults.run(until_ns, self._fault_ms))
+            self._until(lambda: self.faults.is_over, self._seconds + 10, "faults go on")
+        # A call that was begun may have to wait for its last attempt.
+        self._until(lambda: not working, self._seconds + 300, "a call never ends")
+
+    def _recover(self) -> None:
+        for one in self.cluster.nodes.values():
+            self.cluster.resume(one)
+            if not one.is_up and not one.is_lost:
+                self.cluster.start(one)
+        self._until(lambda: not self.faults.is_changing, _LIVE_SECONDS, "members do not change")
+        self._until(self._is_whole, _LIVE_SECONDS, "the cluster does not recover")
+
+    # --- what clients do first and last ---------------------------------------------------------
+
+    async def _create_queues(self, worker: Worker) -> None:
+        random, names = self._random, list[str]()
+        for at in range(random.randrange(1, 4)):
+            kind = self._draw_kind()
+            name = f"q{at}.fifo" if kind.is_fifo else f"q{at}"
+            queue, dead_letters = self.model.add_queue(name, kind), ""
+            if kind.receives_max:
+                dead_letters = f"d{at}.fifo" if kind.is_fifo else f"d{at}"
+                other = Kind(kind.is_fifo, visibility_seconds=3, source=name)
+                await worker.create(self.model.add_queue(dead_letters, other), "")
+                names.append(dead_letters)
+            await worker.create(queue, dead_letters)
+            names.append(name)
+        for one in self.workers:
+            one.queues = names
+
+    def _draw_kind(self) -> Kind:
+        random = self._random
+        is_fifo = random.randrange(2) == 0
+        return Kind(
+            is_fifo=is_fifo,
+            partitions=random.choice((1, 1, 2, 4)) if is_fifo else 1,
+            visibility_seconds=random.choice((2, 4, 8)),
+            delay_seconds=random.choice((0, 0, 0, 1)),
+            receives_max=random.choice((0, 0, 2, 3)),
+        )
+
+    async def _drain(self, worker: Worker) -> None:
+        """Take and delete everything, until every queue says that it is empty."""
+        began_ns = self.work.now_ns
+        drained: set[str] = set()
+        for queue in self.model.queues.values():
+            await worker.create(queue, self._dead_letters_of(queue))
+        left = list(self.model.queues.values())
+        while left:
+            for queue in left:
+                for taken in await worker.take(queue, 10, 1, 30):
+                    is_doubled = self.model.by_token[taken.token].may_be_doubled
+                    if taken.token in drained and not is_doubled:
+                        raise Violation(f"{taken.token} is there twice")
+                    if await worker.remove(taken):
+                        drained.add(taken.token)
+            left = [queue for queue in left if not await worker.is_empty(queue)]
+            left = [queue for one in left for queue in one.family]
+        for message in self.model.by_token.values():
+            is_kept = message.is_surely_there(began_ns, began_ns)
+            if is_kept and message.token not in drained:
+                raise Violation(f"{message.token} is lost")
+
+    def _dead_letters_of(self, queue: QueueModel) -> str:
+        return next((one.name for one in queue.family if one.kind.source == queue.name), "")
+
+    def _are_replicas_equal(self) -> bool:
+        for group in range(self.cluster.groups):
+            engines = [
+                one.machine.engines[group]
+                for one in self.cluster.nodes.values()
+                if one.is_up and not one.is_lost
+            ]
+            if any(engine.rows() != engines[0].rows() for engine in engines):
+                return False
+        return True

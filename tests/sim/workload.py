@@ -1,0 +1,389 @@
+"""What the clients of a simulation do: calls of all 23 actions in a random order, each told to the
+model before it is made and judged by it when it is answered.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from tests.model.queues import Kind, Model, QueueModel
+from tests.model.receives import Asked, Receives
+from tests.model.spans import Span, Violation
+from tests.sim.client import Answer, Client
+from tests.sim.clockwork import Clockwork
+
+ACCOUNT: Final = "000000000000"
+GONE: Final = "QueueDoesNotExist"
+BAD_HANDLE: Final = "ReceiptHandleIsInvalid"
+BAD_VALUE: Final = "InvalidParameterValueException"
+_COUNTS: Final = tuple(
+    f"ApproximateNumberOfMessages{name}" for name in ("", "NotVisible", "Delayed")
+)
+
+
+class Taken(NamedTuple):
+    """A message that a client has."""
+
+    queue: QueueModel
+    token: str
+    handle: str
+
+
+def url_of(queue: str) -> str:
+    return f"http://127.0.0.1:9324/{ACCOUNT}/{queue}"
+
+
+def arn_of(queue: str) -> str:
+    return f"arn:aws:sqs:us-east-1:{ACCOUNT}:{queue}"
+
+
+def attributes_of(kind: Kind, dead_letters: str) -> dict[str, str]:
+    attributes = {
+        "VisibilityTimeout": str(kind.visibility_seconds),
+        "DelaySeconds": str(kind.delay_seconds),
+    }
+    if kind.is_fifo:
+        attributes |= {"FifoQueue": "true"}
+    if kind.partitions > 1:
+        attributes |= {
+            "FifoThroughputLimit": "perMessageGroupId",
+            "DeduplicationScope": "messageGroup",
+            "PartitionCount": str(kind.partitions),
+        }
+    if dead_letters:
+        target = arn_of(dead_letters)
+        policy = f'{{"deadLetterTargetArn":"{target}","maxReceiveCount":{kind.receives_max}}}'
+        attributes["RedrivePolicy"] = policy
+    return attributes
+
+
+class Worker:
+    """One client at work."""
+
+    def __init__(self, work: Clockwork, model: Model, client: Client) -> None:
+        self._work = work
+        self.model = model
+        self._receives = Receives(model)
+        self._client = client
+        self._random: Random = client.random
+        self.queues: Sequence[str] = ()
+        self._taken: list[Taken] = []
+        self._count = 0
+        self.calls = 0
+        self.on_done: Callable[[], None] = lambda: None
+        # Whether attempts of a call are known to be one; not while a member was never heard.
+        self.are_retries_known: Callable[[], bool] = lambda: True
+
+    # --- the loop -------------------------------------------------------------------------------
+
+    async def run(self, until_ns: int, pause_ms: float) -> None:
+        names, weights = zip(*ACTIONS, strict=True)
+        while self._work.now_ns < until_ns:
+            await asyncio.sleep(self._random.expovariate(1.0) * pause_ms / 1000)
+            (name,) = self._random.choices(names, weights)
+            action: Callable[[QueueModel], Awaitable[None]] = getattr(self, name)
+            await action(self.model.queues[self._random.choice(self.queues)])
+        self.on_done()
+
+    async def call(self, action: str, allowed: Sequence[str] = (), **request: Any) -> Answer:
+        self.calls += 1
+        self._work.note(f"{self._client.name} {action} {request}")
+        answer = await self._client.call(action, request)
+        self._work.note(f"{self._client.name} {action} -> {answer}")
+        if answer.code and not answer.is_unknown and answer.code not in allowed:
+            raise Violation(f"{action} {request} is answered {answer.code}: {answer.text}")
+        return answer
+
+    def _about(self, queue: QueueModel, *more: str) -> tuple[str, ...]:
+        """Errors that are no surprise; a queue that was deleted once may be gone."""
+        gone = (GONE, BAD_HANDLE) if queue.wipes else ()
+        return (*more, *gone)
+
+    @property
+    def _now(self) -> int:
+        return self._work.now_ns
+
+    # --- messages -------------------------------------------------------------------------------
+
+    def _new_entry(self, queue: QueueModel) -> tuple[str, Span, dict[str, Any]]:
+        self._count += 1
+        token = f"{self._client.name}-{self._count}"
+        entry: dict[str, Any] = {"MessageBody": f"{token} {'x' * self._random.randrange(200)}"}
+        group, delay = "", None
+        if queue.kind.is_fifo:
+            group = entry["MessageGroupId"] = f"g{self._random.randrange(4)}"
+            entry["MessageDeduplicationId"] = token
+        elif self._random.randrange(6) == 0:
+            delay = entry["DelaySeconds"] = self._random.randrange(4)
+        span = self.model.begin_send(queue.name, token, self._now, group=group, delay_seconds=delay)
+        return token, span, entry
+
+    async def send(self, queue: QueueModel) -> None:
+        token, span, entry = self._new_entry(queue)
+        if not await self._send(queue, token, span, entry):
+            return
+        if queue.kind.is_fifo and not queue.wipes and self._random.randrange(4) == 0:
+            # An application that sends once more under the same deduplication id.
+            span = self.model.begin_send(queue.name, token, self._now)
+            await self._send(queue, token, span, entry)
+
+    async def _send(self, queue: QueueModel, token: str, span: Span, entry: dict[str, Any]) -> bool:
+        answer = await self.call(
+            "SendMessage", self._about(queue), QueueUrl=url_of(queue.name), **entry
+        )
+        told = answer.body
+        self._doubt([token], answer)
+        if not answer.code:
+            self.model.sent(token, span, self._now, told["MessageId"], told.get("SequenceNumber"))
+        elif not answer.is_unknown:
+            span.fail()
+        return not answer.code
+
+    def _doubt(self, tokens: Iterable[str], answer: Answer) -> None:
+        if answer.attempts > 1 and not self.are_retries_known():
+            for token in tokens:
+                self.model.doubt(token)
+
+    async def send_batch(self, queue: QueueModel) -> None:
+        drafts = [self._new_entry(queue) for _ in range(self._random.randrange(1, 5))]
+        entries = [{"Id": token, **entry} for token, _, entry in drafts]
+        answer = await self.call(
+            "SendMessageBatch", self._about(queue), QueueUrl=url_of(queue.name), Entries=entries
+        )
+        stored = {one["Id"]: one for one in answer.body.get("Successful", ())}
+        self._doubt([token for token, _, _ in drafts], answer)
+        for token, span, _ in drafts:
+            if token in stored:
+                one = stored[token]
+                told = one["MessageId"], one.get("SequenceNumber")
+                self.model.sent(token, span, self._now, *told)
+            elif not answer.is_unknown:
+                span.fail()
+
+    async def receive(self, queue: QueueModel) -> None:
+        limit, waited = self._random.randrange(1, 11), self._random.choice((0, 0, 1, 3))
+        seconds = self._random.choice((None, None, 1, 3, 6))
+        await self.take(queue, limit, waited, seconds)
+
+    async def take(
+        self, queue: QueueModel, limit: int, waited: int, seconds: int | None
+    ) -> list[Taken]:
+        hidden = queue.kind.visibility_seconds if seconds is None else seconds
+        span = self._receives.begin(queue.name, self._now, hidden)
+        request: dict[str, Any] = {"MaxNumberOfMessages": limit, "WaitTimeSeconds": waited}
+        if seconds is not None:
+            request["VisibilityTimeout"] = seconds
+        answer = await self.call(
+            "ReceiveMessage",
+            self._about(queue),
+            QueueUrl=url_of(queue.name),
+            MessageSystemAttributeNames=["All"],
+            **request,
+        )
+        if answer.code:
+            if not answer.is_unknown:
+                span.fail()
+            return []
+        answers = answer.body.get("Messages", [])
+        asked = Asked(limit, hidden, waited, answer.attempts)
+        self._receives.ended(queue.name, span, self._now, answers, asked)
+        taken = [
+            Taken(queue, one["Body"].partition(" ")[0], one["ReceiptHandle"]) for one in answers
+        ]
+        self._taken += taken
+        return taken
+
+    def _choose(self, count: int) -> list[Taken]:
+        """Messages of one queue that this client has; it may keep on using their handles."""
+        if not self._taken:
+            return []
+        first = self._random.choice(self._taken)
+        some = [one for one in self._taken if one.queue is first.queue and one is not first]
+        return [first, *some[: count - 1]]
+
+    async def delete(self, _queue: QueueModel) -> None:
+        for one in self._choose(1):
+            await self.remove(one)
+
+    async def remove(self, one: Taken) -> bool:
+        span = self.model.begin_delete(one.queue.name, one.handle, self._now)
+        about = self._about(one.queue, *((BAD_VALUE,) if one.queue.kind.is_fifo else ()))
+        answer = await self.call(
+            "DeleteMessage", about, QueueUrl=url_of(one.queue.name), ReceiptHandle=one.handle
+        )
+        self._settle(span, answer)
+        if answer.code == "":
+            self._taken = [other for other in self._taken if other is not one]
+        return answer.code == ""
+
+    def _settle(self, span: Span, answer: Answer) -> None:
+        if not answer.code:
+            span.succeed(self._now)
+        elif not answer.is_unknown:
+            span.fail()
+
+    async def delete_batch(self, _queue: QueueModel) -> None:
+        chosen = self._choose(4)
+        if not chosen:
+            return
+        name = chosen[0].queue.name
+        spans = [self.model.begin_delete(name, one.handle, self._now) for one in chosen]
+        entries = [{"Id": str(at), "ReceiptHandle": one.handle} for at, one in enumerate(chosen)]
+        answer = await self.call(
+            "DeleteMessageBatch",
+            self._about(chosen[0].queue),
+            QueueUrl=url_of(name),
+            Entries=entries,
+        )
+        self._settle_batch(spans, answer)
+
+    def _settle_batch(self, spans: Sequence[Span], answer: Answer) -> None:
+        done = {one["Id"] for one in answer.body.get("Successful", ())}
+        for at, span in enumerate(spans):
+            if str(at) in done:
+                span.succeed(self._now)
+            elif not answer.is_unknown:
+                span.fail()
+
+    async def change(self, _queue: QueueModel) -> None:
+        for one in self._choose(1):
+            span = self.model.begin_change(one.handle, self._now)
+            answer = await self.call(
+                "ChangeMessageVisibility",
+                self._about(one.queue, BAD_VALUE),
+                QueueUrl=url_of(one.queue.name),
+                ReceiptHandle=one.handle,
+                VisibilityTimeout=self._random.choice((0, 0, 2, 5)),
+            )
+            self._settle(span, answer)
+
+    async def change_batch(self, _queue: QueueModel) -> None:
+        chosen = self._choose(3)
+        if not chosen:
+            return
+        spans = [self.model.begin_change(one.handle, self._now) for one in chosen]
+        seconds = self._random.choice((0, 3))
+        entries = [
+            {"Id": str(at), "ReceiptHandle": one.handle, "VisibilityTimeout": seconds}
+            for at, one in enumerate(chosen)
+        ]
+        answer = await self.call(
+            "ChangeMessageVisibilityBatch",
+            self._about(chosen[0].queue),
+            QueueUrl=url_of(chosen[0].queue.name),
+            Entries=entries,
+        )
+        self._settle_batch(spans, answer)
+
+    # --- queues ---------------------------------------------------------------------------------
+
+    async def count(self, queue: QueueModel) -> None:
+        began = self._now
+        answer = await self.call(
+            "GetQueueAttributes",
+            self._about(queue),
+            QueueUrl=url_of(queue.name),
+            AttributeNames=list(_COUNTS),
+        )
+        if not answer.code:
+            shown = sum(int(answer.body["Attributes"][name]) for name in _COUNTS)
+            self.model.check_count(queue.name, began, self._now, shown)
+
+    async def is_empty(self, queue: QueueModel) -> bool:
+        answer = await self.call(
+            "GetQueueAttributes", (), QueueUrl=url_of(queue.name), AttributeNames=list(_COUNTS)
+        )
+        shown = answer.body.get("Attributes", {})
+        return not answer.code and all(shown[name] == "0" for name in _COUNTS)
+
+    async def purge(self, queue: QueueModel) -> None:
+        span = self.model.begin_wipe(queue.name, self._now)
+        answer = await self.call("PurgeQueue", self._about(queue), QueueUrl=url_of(queue.name))
+        self._settle(span, answer)
+
+    async def recreate(self, queue: QueueModel) -> None:
+        if len(queue.family) > 1:
+            return
+        span = self.model.begin_wipe(queue.name, self._now)
+        answer = await self.call("DeleteQueue", self._about(queue), QueueUrl=url_of(queue.name))
+        self._settle(span, answer)
+        await self.create(queue, "")
+
+    async def create(self, queue: QueueModel, dead_letters: str) -> None:
+        answer = await self.call(
+            "CreateQueue",
+            ("QueueNameExists", "QueueDeletedRecently"),
+            QueueName=queue.name,
+            Attributes=attributes_of(queue.kind, dead_letters),
+        )
+        if not answer.code and not answer.body["QueueUrl"].endswith(f"/{ACCOUNT}/{queue.name}"):
+            raise Violation(f"{queue.name} is created as {answer.body['QueueUrl']}")
+
+    async def look(self, queue: QueueModel) -> None:
+        """Answers that only look, of one kind or another."""
+        url, kind = url_of(queue.name), self._random.randrange(4)
+        if kind == 0:
+            answer = await self.call("ListQueues", (), QueueNamePrefix=queue.name)
+            if not answer.code and not queue.wipes and len(answer.body.get("QueueUrls", ())) != 1:
+                raise Violation(f"ListQueues does not show {queue.name}: {answer.body}")
+        elif kind == 1:
+            await self.call("GetQueueUrl", self._about(queue), QueueName=queue.name)
+        elif kind == 2:
+            await self.call("ListQueueTags", self._about(queue), QueueUrl=url)
+        else:
+            await self.call("ListDeadLetterSourceQueues", self._about(queue), QueueUrl=url)
+
+    async def administer(self, queue: QueueModel) -> None:
+        url, kind = url_of(queue.name), self._random.randrange(5)
+        if kind == 0:
+            await self.call("TagQueue", self._about(queue), QueueUrl=url, Tags={"a": "b"})
+        elif kind == 1:
+            await self.call("UntagQueue", self._about(queue), QueueUrl=url, TagKeys=["a"])
+        elif kind == 2:
+            period = {"MessageRetentionPeriod": str(self._random.randrange(600, 1_000))}
+            await self.call(
+                "SetQueueAttributes", self._about(queue), QueueUrl=url, Attributes=period
+            )
+        elif kind == 3:
+            await self.call(
+                "AddPermission",
+                self._about(queue, BAD_VALUE, "OverLimit"),
+                QueueUrl=url,
+                Label="all",
+                AWSAccountIds=[ACCOUNT],
+                Actions=["SendMessage"],
+            )
+        else:
+            about = self._about(queue, BAD_VALUE)
+            await self.call("RemovePermission", about, QueueUrl=url, Label="all")
+
+    async def redrive(self, queue: QueueModel) -> None:
+        dead = next((one for one in queue.family if one.kind.source), None)
+        if dead is None:
+            return
+        allowed = self._about(dead, BAD_VALUE, "ResourceNotFoundException", "UnsupportedOperation")
+        self.model.begin_move(dead.name)
+        answer = await self.call("StartMessageMoveTask", allowed, SourceArn=arn_of(dead.name))
+        await self.call("ListMessageMoveTasks", allowed, SourceArn=arn_of(dead.name))
+        if not answer.code and self._random.randrange(3) == 0:
+            handle = answer.body["TaskHandle"]
+            await self.call("CancelMessageMoveTask", allowed, TaskHandle=handle)
+
+
+# How often what is done, in relation to each other.
+ACTIONS: Final = (
+    ("send", 30),
+    ("send_batch", 8),
+    ("receive", 30),
+    ("delete", 18),
+    ("delete_batch", 4),
+    ("change", 4),
+    ("change_batch", 2),
+    ("count", 4),
+    ("purge", 0.4),
+    ("recreate", 0.3),
+    ("look", 2),
+    ("administer", 1.5),
+    ("redrive", 0.7),
+)
