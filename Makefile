@@ -8,7 +8,7 @@ SOURCES := $(shell find fastnode rust_ext/src -name '*.pyx' -o -name '*.pxd' -o 
 PINS = $(shell $(PYTHON) -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb")); print(*$(1))')
 BUILD_TOOLS = $(call PINS,project["build-system"]["requires"])
 DEV_TOOLS = $(call PINS,project["project"]["optional-dependencies"]["dev"])
-CYTHON := _keys _core _plan _send _http _occ _query _sigv4 _deliver
+CYTHON := _keys _core _plan _plain _send _http _occ _query _sigv4 _deliver _meter
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
@@ -26,9 +26,9 @@ cluster: build ## build what changed and start three nodes on loopback, to see o
 
 build: $(VENV)/.built ## create .venv, install the pinned dependencies, compile Cython and Rust
 
-test: lint test-rust test-unit test-integration conformance test-crash test-cluster bench-smoke ## everything CI runs: lint, types, Rust and Python tests
+test: lint test-rust test-unit test-integration conformance test-crash test-cluster test-load bench-smoke ## everything CI runs: lint, types, Rust and Python tests
 
-lint: $(VENV)/.dev ## ruff, mypy, stubtest, clippy, rustfmt
+lint: $(VENV)/.dev $(VENV)/.spark ## ruff, mypy, stubtest, clippy, rustfmt
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -45,7 +45,7 @@ test-rust: | tools ## cargo test of the Raft log extension
 UNIT_HALF := tests/unit/queue tests/unit/cluster
 test-unit: $(VENV)/.dev ## pure code: no sockets, no sleeps
 	@$(BIN)/pytest -q $(UNIT_HALF) & half=$$!; \
-	$(BIN)/pytest -q tests/unit tests/fuzz $(addprefix --ignore=,$(UNIT_HALF)); rest=$$?; \
+	$(BIN)/pytest -q tests/unit tests/fuzz tests/sim $(addprefix --ignore=,$(UNIT_HALF)); rest=$$?; \
 	wait $$half && exit $$rest
 
 test-integration: $(VENV)/.dev ## one real node, real sockets and disk, boto3
@@ -61,6 +61,46 @@ test-crash: $(VENV)/.dev ## real nodes killed with -9, damaged logs
 .PHONY: test-cluster
 test-cluster: $(VENV)/.dev ## three real nodes: killed, paused, cut off, refused, replaced; histories checked
 	$(BIN)/pytest -q tests/cluster
+
+SPARK_TOOLS = $(call PINS,project["project"]["optional-dependencies"]["spark"])
+.PHONY: test-load test-spark test-standalone load
+# On a busy machine a JVM may take minutes to start, and its first query as long again.
+PATIENT := -o timeout=400
+test-load: $(VENV)/.dev $(VENV)/.spark ## the load pipeline in a minute: its rules and checks, and once through Spark
+	$(BIN)/pytest -q tests/spark -m "not long" $(PATIENT)
+
+test-spark: $(VENV)/.dev $(VENV)/.spark ## all tests of the load pipeline on this machine
+	$(BIN)/pytest -q tests/spark $(PATIENT)
+
+.PHONY: test-planted
+test-planted: $(VENV)/.dev $(VENV)/.spark ## faults planted among a million rows of a history, found by Spark
+	$(BIN)/pytest -q tests/spark/test_verify.py --rows 1000000 -o timeout=900
+
+test-standalone: $(VENV)/.dev $(VENV)/.spark ## the load pipeline on a Spark cluster of a master and two workers
+	$(BIN)/pytest -q tests/standalone
+
+LOAD_DIR ?=
+load: $(VENV)/.classes ## a node, the smoke workload against it, verdict and report (LOAD_DIR=where)
+	@$(BIN)/python -m bench.load_run $(if $(LOAD_DIR),--directory $(LOAD_DIR))
+
+.PHONY: load-failover
+load-failover: $(VENV)/.classes ## three nodes, the leader killed in the middle, verdict and report (LOAD_DIR=where)
+	@$(BIN)/python -m bench.load_failover $(if $(LOAD_DIR),--directory $(LOAD_DIR))
+
+SEED ?= 1
+SEEDS ?= 1
+.PHONY: sim sim-mutants
+sim: $(VENV)/.dev ## whole clusters in virtual time, everything going wrong by seed (SEED=7, SEEDS=500)
+	$(BIN)/python -m tests.sim --seed $(SEED) --seeds $(SEEDS)
+
+sim-mutants: $(VENV)/.dev ## deliberate bugs, and how many seeds of the simulator it takes to find each
+	$(BIN)/python -m tests.sim.mutation
+
+.PHONY: browser
+browser: $(VENV)/.dev ## the console in a headless Chromium of the system; screenshots in build/browser
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { echo "fastnode: Chromium is missing: install it, such as by apt install chromium"; exit 1; }
+	@$(PIP) install $(call PINS,project["project"]["optional-dependencies"]["browser"])
+	$(BIN)/pytest -q tests/browser
 
 .PHONY: clients fuzz
 clients: $(VENV)/.dev ## real clients against a node: boto3, old boto3, AWS CLI, JavaScript, Java
@@ -163,3 +203,13 @@ $(VENV)/.built: $(VENV)/.tools $(SOURCES)
 $(VENV)/.dev: $(VENV)/.built pyproject.toml
 	@echo "fastnode: installing the development tools"
 	@$(PIP) install $(DEV_TOOLS) && touch $@
+
+$(VENV)/.spark: $(VENV)/.built pyproject.toml
+	@echo "fastnode: installing Spark"
+	@$(PIP) install $(SPARK_TOOLS) && touch $@
+
+# Spark's classes in a form that the JVM loads in half the time; all works without it.
+$(VENV)/.classes: $(VENV)/.spark
+	@echo "fastnode: preparing Spark"
+	@$(BIN)/python -m bench.load_run --classes || true
+	@touch $@

@@ -28,12 +28,12 @@ from bench import (
     report,
     server_process,
 )
-from bench.cluster_nodes import Nodes, busy_share, three_nodes
+from bench.cluster_nodes import Nodes, three_nodes
 from bench.cluster_rates import Turns
 from bench.cluster_snapshot import Beside
 from bench.load import LoadError
 from bench.report import Line
-from bench.server_process import ServerError
+from bench.server_process import ServerError, busy_share
 
 IDLE_PERCENT_MAX = 3.0
 SECTIONS = ("rates", "forwarding", "commit", "idle", "snapshot", "failover")

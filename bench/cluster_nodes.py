@@ -4,8 +4,6 @@ The processes are those of `tests/cluster`. Nothing is pinned: the load generato
 cluster and the single node they are compared with share the cores of the machine.
 """
 
-import os
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -25,7 +23,6 @@ from tests.cluster.network import Loopback, Network
 
 ACCOUNT, REGION = "000000000000", "us-east-1"
 REQUESTS_PER_FILE = 96
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 class Nodes(msgspec.Struct, frozen=True):
@@ -136,19 +133,3 @@ def run_together(loads: Sequence[Load]) -> list[Outcome]:
     for outcome in outcomes:
         outcome.check()
     return outcomes
-
-
-def cpu_seconds(pids: Sequence[int]) -> float:
-    """User and kernel time of these processes so far."""
-    ticks = 0
-    for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / TICKS_PER_SECOND
-
-
-def busy_share(pids: Sequence[int], seconds: float) -> float:
-    """How much of a core these processes use, all together, while nothing is asked of them."""
-    begun, used = time.monotonic(), cpu_seconds(pids)
-    time.sleep(seconds)
-    return (cpu_seconds(pids) - used) / (time.monotonic() - begun)

@@ -13,6 +13,7 @@ from bench.load import Load, Outcome
 from bench.queue_load import CONSUMERS, FifoLoad, QueueLoad
 from bench.report import Line, ratio_line
 from bench.rig import Rig
+from bench.server_process import come_to_rest
 
 DRAINED = 50_000
 DEEP = 500_000
@@ -81,6 +82,7 @@ def measure_deep_drain(rig: Rig) -> list[Line]:
         with rig.step(f"{messages:,} messages are sent"):
             queue.fill(messages)
         for _ in rig.turns(name):
+            come_to_rest(node)
             outcome = queue.consume(rig.plan.slice_seconds)
             turns.append((of_deleted(outcome), of_requests(echo.measure())))
             queue.fill(outcome.groups[0].messages_deleted // 10 * 10)

@@ -17,7 +17,7 @@ from bench.load import LoadError, Outcome
 from bench.queue_load import BATCH, FILLING_CONNECTIONS, QueueLoad, signer_of
 from bench.report import Line, ratio_line
 from bench.rig import Rig
-from bench.server_process import Server, ServerError
+from bench.server_process import Server, ServerError, come_to_rest
 
 # Waiting in every queue that is probed, so that no receive is in vain.
 BASE = 1_000
@@ -123,6 +123,7 @@ def measure_growth(rig: Rig, dimension: Dimension, sizes: Sequence[int]) -> list
             if size > now:
                 with rig.step(f"{dimension.name}: {size:,} {dimension.unit}"):
                     dimension.grow(grown, now, size)
+                    come_to_rest(grown.node)
                 now = size
             points.append(measure_point(rig, dimension, small, grown, size))
     return points

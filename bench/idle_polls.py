@@ -10,7 +10,6 @@ epoll: the client must not be what is measured. Exit codes as in `node_load`.
 
 import argparse
 import json
-import os
 import resource
 import select
 import socket
@@ -25,7 +24,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from bench.machine import MEMORY_FILESYSTEMS, choose_cores, describe
-from bench.server_process import ROOT, Server, ServerError, exchange, node
+from bench.server_process import ROOT, Server, ServerError, cpu_seconds, exchange, node
 from bench.sqs_requests import Signer
 
 POLLS = 10_000
@@ -44,7 +43,6 @@ POLL_BYTES_MAX = 10 * 1024
 BATCH = 10
 # Each sends its batches one after the other without waiting for an answer.
 SENDERS = 20
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 class Figures(Struct, frozen=True):
@@ -194,21 +192,12 @@ def take_in(server: Server, polls: Polls) -> None:
 
 def busy_share(server: Server, polls: Polls, seconds: float) -> float:
     """How much of a core the node uses while all polls wait."""
-    begun, used = time.monotonic(), cpu_seconds(server)
+    begun, used = time.monotonic(), cpu_seconds(server.process_ids())
     time.sleep(seconds)
     early = polls.answered(0)
     if early:
         raise ServerError(f"{len(early)} polls ended early: {early[0][:200]!r}")
-    return (cpu_seconds(server) - used) / (time.monotonic() - begun)
-
-
-def cpu_seconds(server: Server) -> float:
-    """User and kernel time of all its processes."""
-    ticks = 0
-    for pid in server.process_ids():
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / TICKS_PER_SECOND
+    return (cpu_seconds(server.process_ids()) - used) / (time.monotonic() - begun)
 
 
 def wake_all(server: Server, signer: Signer, urls: Sequence[str], polls: Polls) -> list[float]:

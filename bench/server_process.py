@@ -26,6 +26,8 @@ STOP_SECONDS_MAX = 15.0
 HTTP_SECONDS_MAX = 10.0
 ROOT = Path(__file__).parent.parent
 READY_LINE = re.compile(r"^fastnode ready sqs=http://(\S+) admin=http://(\S+)$")
+REST_SHARE, REST_SECONDS_MAX = 0.05, 180.0
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 NODE_COMMAND = (sys.executable, "-m", "fastnode")
 
 
@@ -200,3 +202,26 @@ def parse_metrics(text: str) -> dict[str, float]:
         name = series.partition("{")[0]
         sums[name] = sums.get(name, 0.0) + float(rest.split()[0])
     return sums
+
+
+def cpu_seconds(pids: Sequence[int]) -> float:
+    """User and kernel time of these processes so far."""
+    ticks = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / TICKS_PER_SECOND
+
+
+def busy_share(pids: Sequence[int], seconds: float) -> float:
+    """How much of a core these processes use, all together, while nothing is asked of them."""
+    begun, used = time.monotonic(), cpu_seconds(pids)
+    time.sleep(seconds)
+    return (cpu_seconds(pids) - used) / (time.monotonic() - begun)
+
+
+def come_to_rest(server: Server) -> None:
+    """What filling a node left to be compacted is a cost of filling it."""
+    deadline = time.monotonic() + REST_SECONDS_MAX
+    while busy_share(server.process_ids(), 1.0) > REST_SHARE and time.monotonic() < deadline:
+        pass

@@ -16,8 +16,8 @@ from statistics import median
 import msgspec
 
 from bench import plot, server_process
-from bench.cluster_nodes import cpu_seconds
 from bench.report import Line
+from bench.server_process import cpu_seconds
 
 # Neighbouring buckets of a histogram differ by this factor.
 GROWTH = 1.05

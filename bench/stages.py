@@ -41,7 +41,8 @@ RULES: Final = tuple(
     for pattern, stage in (
         (r"\((loop|uv\w*|core|linux|stream|poll|async|timer|tcp|unix)\.(c|h)\)", KERNEL),
         (r"\((uvloop|asyncio)/", KERNEL),
-        (r"^(Connection\.(on_answer|_?write|_finish)|_Pending\.|Exchange\.|fill_answer)", ANSWER),
+        (r"^(Connection\.(on_answer|_?write|_finish)|_\w*Pending\.|Exchange\.|fill_\w+)", ANSWER),
+        (r"^(write|reply) \(fastnode/http/lane\.py", ANSWER),
         (r"\bwhole_response|\(fastnode/http/(response|xml_answer)\.py", ANSWER),
         (r"^request_ids_of\b|^show_deliveries\b|^_?answer\w* \(fastnode/queue/", ANSWER),
         (r"^\w*Codec\.(render|encode|answer)\w* \(fastnode/http/", ANSWER),
@@ -51,11 +52,11 @@ RULES: Final = tuple(
         (r"\(fastnode/_occ|\bdecode_entry\b|\bwrite_landed\b|\bhead_changes\b", APPLY),
         (r"^(Group\.(apply|_decide|_finish|commit)|Driver\.apply)", APPLY),
         (r"\(fastnode/store/(apply|sums|heads|engine|window|counters)\.py|\(rocksdict", APPLY),
-        (r"^\w+\.added \(fastnode/queue/", APPLY),
+        (r"^\w+\.added\w* \(fastnode/queue/", APPLY),
         (r"\(fastnode/store/(txn|keyspace|records)\.py", PLAN),
         (r"\(fastnode/(store|raft)/|\(fastnode/(_raftlog|clock)", COMMIT),
         (r"\bencode_(transaction|entry)\b", COMMIT),
-        (r"\(fastnode/(queue/|http/|_(plan|send|deliver|keys|core|query)|flow)", PLAN),
+        (r"\(fastnode/(queue/|http/|_(plan|plain|send|deliver|keys|core|query)|flow)", PLAN),
         (r"\(fastnode/", OTHER),
     )
 )

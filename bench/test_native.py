@@ -10,10 +10,19 @@ from collections.abc import Callable
 from time import thread_time
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from fastnode import _core_ref, _deliver_ref, _keys_ref, _plan_ref, _send_ref, native
+from fastnode import (
+    _core_ref,
+    _deliver_ref,
+    _keys_ref,
+    _plain_ref,
+    _plan_ref,
+    _send_ref,
+    native,
+)
 
 if not native.COMPILED:
     pytest.skip("pure mode has nothing to compare", allow_module_level=True)
@@ -22,6 +31,7 @@ SLICES = 15
 SLICE_SECONDS = 0.002
 
 REQUEST = bytes(range(16))
+URL = "http://localhost:9324/123456789012/orders"
 TIMESTAMP = 1_790_000_000_000 << 16 | 7
 SEGMENT = native.queue_segment("123456789012", "eu-west-1", "orders")
 PREFIX = native.scope_prefix(native.FAMILY_DATA, SEGMENT, 3)
@@ -48,6 +58,9 @@ FIFO_WRITES = [
 ]
 PLACES = native.PlaceKeys(PREFIX, PREFIX, TIMER_PREFIX)
 TEN = [TIMESTAMP << 16 | entry for entry in range(10)]
+TEN_ITEMS = [(one, RECORD) for one in TEN]
+HANDOUT = native.HandoutKeys(READS[0], PLACES, *[PREFIX] * 4)
+STAMPS = (REQUEST, TIMESTAMP, TIMESTAMP, 2)
 FIFO_TRANSACTIONS = [native.Transaction(*SEND[:6], FIFO_WRITES)] * 64
 
 
@@ -59,6 +72,7 @@ class Case(NamedTuple):
 
 
 TWINS = vars(_deliver_ref) | vars(_send_ref) | vars(_plan_ref) | vars(_core_ref) | vars(_keys_ref)
+TWINS |= vars(_plain_ref)
 CASES = {
     "text": Case(1.5, ("orders",)),
     "queue_segment": Case(3.0, ("123456789012", "eu-west-1", "orders")),
@@ -111,12 +125,33 @@ CASES = {
             [(number, b"", b"x" * 200) for number in range(10)],
         ),
     ),
+    "plan_bodies": Case(
+        4.0, (REQUEST, TIMESTAMP, TIMESTAMP, 0, SEND_KEYS, "AIDAEXAMPLE", [b"x" * 200] * 10)
+    ),
+    "read_send": Case(1.5, (msgspec.json.encode({"QueueUrl": URL, "MessageBody": "x" * 200}),)),
+    "read_batch": Case(
+        4.0,
+        (
+            msgspec.json.encode(
+                {
+                    "QueueUrl": URL,
+                    "Entries": [{"Id": str(n), "MessageBody": "x" * 200} for n in range(10)],
+                }
+            ),
+        ),
+    ),
+    "fill_batch_answer": Case(
+        6.0,
+        ((b"HTTP/1.1 200 OK\r\n",) * 2, str(TIMESTAMP), [b"0"] * 10, [RECORD] * 10, []),
+    ),
     "plan_send": Case(
         4.0, (REQUEST, TIMESTAMP, TIMESTAMP, 0, SEND_KEYS, "AIDAEXAMPLE", b"x" * 200)
     ),
     "fill_answer": Case(4.0, ((b"HTTP/1.1 200 OK\r\n",) * 5, str(TIMESTAMP), RECORD)),
     "sequence_number": Case(1.5, (TIMESTAMP << 16, 3)),
-    "plain_draft": Case(2.0, (PREFIX, True, "customer-17", "order-4711", b"x" * 200)),
+    "plain_drafts": Case(
+        2.0, (PREFIX, True, [("customer-17", f"order-{n}") for n in range(10)], [b"x" * 200] * 10)
+    ),
     "is_token": Case(1.5, ("group-0001",)),
     "plan_fifo_sends": Case(
         3.0,
@@ -141,6 +176,12 @@ CASES = {
     ),
     "open_receipts": Case(8.0, (REQUEST, native.UNPARTITIONED, [HANDLE] * 10)),
     "state_keys": Case(3.0, (PREFIX, TEN)),
+    "page_items": Case(2.0, ([(KEY, RECORD)] * 10, {1})),
+    "are_plain": Case(10.0, (TEN_ITEMS, 0)),
+    "plan_receive": Case(8.0, (*STAMPS, HANDOUT, TIMESTAMP, TEN[0], TEN_ITEMS, ())),
+    "plan_delete": Case(8.0, (*STAMPS, HANDOUT, 1023, dict.fromkeys(TEN, TIMESTAMP), ())),
+    "show_messages": Case(8.0, (REQUEST, 3, native.UNPARTITIONED, TIMESTAMP, TEN_ITEMS)),
+    "receipt_places": Case(8.0, (REQUEST, native.UNPARTITIONED, 3, [HANDLE] * 10)),
 }
 
 

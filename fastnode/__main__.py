@@ -1,9 +1,11 @@
 """The `fastnode` program: picks a command and turns what it raises into one line and an exit code.
 
-0 is success, 2 a wrong command line, environment or configuration file, 1 anything else. A bug is
-neither: its traceback is wanted and Python shows it.
+0 is success, 2 a wrong command line, environment or configuration file, 3 a node that does not
+answer, 4 a queue that does not exist, 1 anything else. A bug is none of them: its traceback is
+wanted and Python shows it.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -18,11 +20,15 @@ EXIT_USAGE = 2
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     try:
-        return _dispatch(arguments)
-    except UsageError as error:
-        return _complain(str(error), EXIT_USAGE)
+        exit_code = _dispatch(arguments)
+        sys.stdout.flush()
+        return exit_code
     except FastnodeError as error:
-        return _complain(str(error), EXIT_FAILURE)
+        return _complain(str(error), error.exit_code)
+    except BrokenPipeError:
+        # Whoever reads has seen enough (`| head`); Python must not find out again when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILURE
     except KeyboardInterrupt:
         # A running node handles the signal itself and stops cleanly; this one was not yet running.
         return _complain("interrupted", EXIT_FAILURE)

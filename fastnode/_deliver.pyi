@@ -1,9 +1,9 @@
 """The Python surface of `_deliver.pyx`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from fastnode._core_ref import MessageRecord, MessageState, Receipt
-from fastnode._deliver_ref import PlaceKeys, Write
+from fastnode._deliver_ref import HandoutKeys, Item, PlaceKeys, Write
 
 def plan_deliveries(
     keys: PlaceKeys,
@@ -23,3 +23,32 @@ def open_receipts(
     secret: bytes, partition: int, handles: Iterable[str]
 ) -> list[Receipt | None]: ...
 def state_keys(prefix: bytes, positions: Iterable[int]) -> list[bytes]: ...
+def page_items(rows: Iterable[tuple[bytes, bytes]], skipped: Container[int]) -> list[Item]: ...
+def are_plain(items: Iterable[Item], expired_ms: int) -> bool: ...
+def plan_receive(
+    request: bytes,
+    start_ts: int,
+    commit_ts: int,
+    retention: int,
+    keys: HandoutKeys,
+    visible_at: int,
+    mark: int,
+    items: Sequence[Item],
+    heads: Iterable[bytes],
+) -> bytes: ...
+def plan_delete(
+    request: bytes,
+    start_ts: int,
+    commit_ts: int,
+    retention: int,
+    keys: HandoutKeys,
+    mask: int,
+    times: Mapping[int, int],
+    rest: Sequence[Write],
+) -> bytes: ...
+def show_messages(
+    secret: bytes, generation: int, partition: int, nonce: int, items: Sequence[Item]
+) -> bytes: ...
+def receipt_places(
+    secret: bytes, partition: int, generation: int, handles: Iterable[str]
+) -> list[tuple[int, int]] | None: ...

@@ -5,20 +5,29 @@ a delete write, and what the client is told.
 for `queue` to say.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from fastnode._core_ref import (
+    ADD,
     DELETE,
+    ENTRIES_MAX,
     FRESH_DELETE,
     FRESH_PUT,
+    MAX,
     PUT,
+    TOUCH,
     MessageRecord,
     MessageState,
     Receipt,
+    decode_message,
     decode_receipt,
     encode_receipt,
     encode_state,
+    encode_transaction,
+    message_id_position,
     message_id_text,
     receipt_is_genuine,
 )
@@ -28,7 +37,11 @@ from fastnode._keys_ref import message_key, timer_key
 TIMER_DELAYED: Final = b"\x00"
 TIMER_RECEIVED: Final = b"\x01"
 
+_POSITION_BYTES: Final = 10
+
 Write = tuple[int, bytes, bytes]
+# (position, record): a position is commit timestamp << 16 | entry.
+Item = tuple[int, bytes]
 
 
 class PlaceKeys(NamedTuple):
@@ -37,6 +50,17 @@ class PlaceKeys(NamedTuple):
     data: bytes
     state: bytes
     timer: bytes
+
+
+class HandoutKeys(NamedTuple):
+    """What a receive or a delete reads and writes besides its messages."""
+
+    generation: bytes
+    places: PlaceKeys
+    total: bytes
+    in_flight: bytes
+    delayed: bytes
+    mark: bytes
 
 
 def plan_deliveries(
@@ -111,6 +135,117 @@ def _opened(secret: bytes, partition: int, handle: str) -> Receipt | None:
 def state_keys(prefix: bytes, positions: Iterable[int]) -> list[bytes]:
     """Where the states of messages are."""
     return [_key(prefix, position) for position in positions]
+
+
+# --- whole calls ---------------------------------------------------------------------------------
+
+
+def page_items(rows: Iterable[tuple[bytes, bytes]], skipped: Container[int]) -> list[Item]:
+    """Stored records by their positions, without those at `skipped`."""
+    items = [(int.from_bytes(key[-_POSITION_BYTES:], "big"), record) for key, record in rows]
+    return [item for item in items if item[0] not in skipped]
+
+
+def are_plain(items: Iterable[Item], expired_ms: int) -> bool:
+    """Whether these messages need nothing but to be handed out: they were sent here, after that
+    time, and have no rows of their own.
+    """
+    records = [decode_message(record) for _, record in items]
+    return all(not record.flags and record.sent_ms > expired_ms for record in records)
+
+
+def plan_receive(
+    request: bytes,
+    start_ts: int,
+    commit_ts: int,
+    retention: int,
+    keys: HandoutKeys,
+    visible_at: int,
+    mark: int,
+    items: Sequence[Item],
+    heads: Iterable[bytes],
+) -> bytes:
+    """The transaction of a receive that hands out messages which have no state. `heads` are of the
+    message groups that it touches.
+    """
+    writes, _ = plan_deliveries(
+        keys.places, commit_ts, visible_at, [(position, None) for position, _ in items]
+    )
+    writes += [(TOUCH, head, b"") for head in heads]
+    writes.append((ADD, keys.in_flight, _delta(len(items))))
+    writes.append((MAX, keys.mark, mark.to_bytes(_POSITION_BYTES, "big")))
+    mask = (1 << len(items)) - 1
+    return encode_transaction(
+        request, start_ts, commit_ts, retention, mask, [keys.generation], writes
+    )
+
+
+def plan_delete(
+    request: bytes,
+    start_ts: int,
+    commit_ts: int,
+    retention: int,
+    keys: HandoutKeys,
+    mask: int,
+    times: Mapping[int, int],
+    rest: Sequence[Write],
+) -> bytes:
+    """The transaction that removes received messages, each with the time of its timer. `rest` is
+    what it writes besides.
+    """
+    deltas = (keys.total, -len(times)), (keys.in_flight, -len(times)), (keys.delayed, 0)
+    writes = plan_removals(keys.places, times)
+    writes += [(ADD, key, _delta(delta)) for key, delta in deltas]
+    return encode_transaction(
+        request, start_ts, commit_ts, retention, mask, [keys.generation], [*writes, *rest]
+    )
+
+
+def show_messages(
+    secret: bytes, generation: int, partition: int, nonce: int, items: Sequence[Item]
+) -> bytes:
+    """The answer of a receive that was asked for no attributes."""
+    if len(items) > ENTRIES_MAX:
+        raise OverflowError("a receive takes at most 16 messages")
+    messages = []
+    for _, stored in items:
+        record = decode_message(stored)
+        messages.append(
+            {
+                "MessageId": message_id_text(record.message_id),
+                "ReceiptHandle": encode_receipt(
+                    secret, generation, record.message_id, nonce, partition
+                ),
+                "MD5OfBody": record.body_md5.hex(),
+                "Body": record.body.decode(),
+            }
+        )
+    return msgspec.json.encode({"Messages": messages})
+
+
+def receipt_places(
+    secret: bytes, partition: int, generation: int, handles: Iterable[str]
+) -> list[tuple[int, int]] | None:
+    """Position and nonce that each handle of a queue without arrivals names; None unless all are
+    genuine and of that generation.
+    """
+    receipts = open_receipts(secret, partition, handles)
+    opened = [one for one in receipts if one is not None and one.generation == generation]
+    if len(opened) < len(receipts):
+        return None
+    try:
+        return [(_position(receipt.message_id), receipt.nonce) for receipt in opened]
+    except ValueError:
+        return None
+
+
+def _position(message_id: bytes) -> int:
+    commit_ts, entry = message_id_position(message_id)
+    return commit_ts << 16 | entry
+
+
+def _delta(delta: int) -> bytes:
+    return delta.to_bytes(8, "big", signed=True)
 
 
 def _key(prefix: bytes, position: int) -> bytes:

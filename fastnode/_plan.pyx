@@ -40,6 +40,9 @@ cdef enum:
     POSITION_BYTES = 10
     TOKEN_BYTES_MAX = 128
     PLAIN_EXTRAS_BYTES_MAX = 2 * (2 + TOKEN_BYTES_MAX) + 4
+    BITS_SET = 4
+
+assert BITS_SET == _ref.BITS_SET
 
 
 def write_landed(
@@ -231,30 +234,39 @@ def encode_text(str text not None):
     return PyBytes_FromStringAndSize(start, size)
 
 
-def plain_draft(
-    bytes dedup_prefix not None,
-    bint is_per_group,
-    str group_id not None,
-    str dedup_id not None,
-    bytes body not None,
+def plain_drafts(
+    bytes dedup_prefix not None, bint is_per_group, filed not None, bodies not None
 ):
-    if not is_id(group_id) or not is_id(dedup_id):
-        return None
+    cdef tuple rows = tuple(filed), texts = tuple(bodies)
+    cdef Py_ssize_t entry, other, count = len(rows)
+    cdef list drafts = [], keys = []
+    cdef str group_id, dedup_id
+    cdef bytes key, body
+    if len(texts) != count:
+        raise ValueError("a message has ids and a body")
+    for entry in range(count):
+        group_id, dedup_id = rows[entry]
+        body = texts[entry]
+        if group_id is None or body is None:
+            raise TypeError("a message has a group and a body")
+        if dedup_id is None or not is_id(group_id) or not is_id(dedup_id):
+            return None
+        key = _dedup_key(dedup_prefix, group_id if is_per_group else "", dedup_id)
+        for other in range(entry):
+            if <bytes>keys[other] == key:
+                return None
+        keys.append(key)
+        drafts.append(_new(_FifoDraft, (entry, group_id, key, packed_ids(group_id, dedup_id), body)))
+    return drafts
+
+
+cdef bytes packed_ids(str group_id, str dedup_id):
     cdef uint8_t[PLAIN_EXTRAS_BYTES_MAX] extras
     extras[0] = 0x95
     cdef uint8_t* at = store_token(extras + 1, group_id)
     at[0], at[1], at[2] = 0xC0, 0x90, 0xC0
     at = store_token(at + 3, dedup_id)
-    return _new(
-        _FifoDraft,
-        (
-            0,
-            group_id,
-            _dedup_key(dedup_prefix, group_id if is_per_group else "", dedup_id),
-            PyBytes_FromStringAndSize(<char*>extras, at - extras),
-            body,
-        ),
-    )
+    return PyBytes_FromStringAndSize(<char*>extras, at - extras)
 
 
 cdef uint8_t* store_token(uint8_t* at, str token) except NULL:
@@ -333,14 +345,24 @@ cdef class _Filter:
         self.newest_ms = 0
 
 
-cdef inline bint has_bit(_Filter one, uint64_t at) noexcept:
-    at &= one.mask
-    return (<uint8_t*>PyByteArray_AS_STRING(one.bits))[at >> 3] >> (at & 7) & 1
+cdef inline bint has_bits(_Filter one, uint64_t value) noexcept:
+    cdef const uint8_t* bits = <uint8_t*>PyByteArray_AS_STRING(one.bits)
+    cdef uint64_t at, step = value >> 32
+    for _ in range(BITS_SET):
+        at = value & one.mask
+        if not bits[at >> 3] >> (at & 7) & 1:
+            return False
+        value += step
+    return True
 
 
-cdef inline void set_bit(_Filter one, uint64_t at) noexcept:
-    at &= one.mask
-    (<uint8_t*>PyByteArray_AS_STRING(one.bits))[at >> 3] |= <uint8_t>(1 << (at & 7))
+cdef inline void set_bits(_Filter one, uint64_t value) noexcept:
+    cdef uint8_t* bits = <uint8_t*>PyByteArray_AS_STRING(one.bits)
+    cdef uint64_t at, step = value >> 32
+    for _ in range(BITS_SET):
+        at = value & one.mask
+        bits[at >> 3] |= <uint8_t>(1 << (at & 7))
+        value += step
 
 
 @cython.final
@@ -383,7 +405,7 @@ cdef class Recent:
             self.complete_ms = 0
         value = <uint64_t>hash(key)
         for one in self.filters:
-            if has_bit(one, value) and has_bit(one, value >> 32):
+            if has_bits(one, value):
                 return True
         return False
 
@@ -391,8 +413,7 @@ cdef class Recent:
         cdef uint64_t value = <uint64_t>hash(key)
         if not self.newest.room:
             self.grow(now_ms)
-        set_bit(self.newest, value)
-        set_bit(self.newest, value >> 32)
+        set_bits(self.newest, value)
         self.newest.room -= 1
         self.newest.newest_ms = now_ms
 

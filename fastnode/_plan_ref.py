@@ -38,8 +38,10 @@ _TOKEN_MATCH: Final = re.compile(r"[!-~]{1,128}").fullmatch
 FIRST_BITS: Final = 1 << 14
 BITS_MAX: Final = 1 << 23
 FILTERS_MAX: Final = 8
-# So many bits for each id let one new id in a hundred be looked up in vain.
+# So many bits for each id, and so many of them set, let one new id in four hundred be looked up in
+# vain when a filter is full.
 BITS_PER_ID: Final = 16
+BITS_SET: Final = 4
 
 
 def encode_text(text: str) -> bytes | None:
@@ -202,19 +204,30 @@ class FifoDraft(NamedTuple):
     body: bytes
 
 
-def plain_draft(
-    dedup_prefix: bytes, is_per_group: bool, group_id: str, dedup_id: str, body: bytes
-) -> FifoDraft | None:
-    """Of a message with nothing but a body and its ids; None if an id may not be one.
-
-    What a message has besides its body is stored as MessagePack, see `MessageExtras`: of an array
-    of five the first is the group and the last the deduplication id.
+def plain_drafts(
+    dedup_prefix: bytes,
+    is_per_group: bool,
+    filed: Sequence[tuple[str, str | None]],
+    bodies: Sequence[bytes],
+) -> list[FifoDraft] | None:
+    """Of the messages of a call that have nothing but bodies and ids: group and deduplication id of
+    each. None if an id is missing or may not be one, or if a message is a duplicate of another.
     """
-    if not is_token(group_id) or not is_token(dedup_id):
-        return None
-    key = dedup_key(dedup_prefix, group_id if is_per_group else "", dedup_id)
-    extras = b"\x95" + _packed(group_id) + b"\xc0\x90\xc0" + _packed(dedup_id)
-    return FifoDraft(0, group_id, key, extras, body)
+    drafts: list[FifoDraft] = []
+    messages = list(zip(filed, bodies, strict=True))
+    for entry, ((group_id, dedup_id), body) in enumerate(messages):
+        if dedup_id is None or not is_token(group_id) or not is_token(dedup_id):
+            return None
+        key = dedup_key(dedup_prefix, group_id if is_per_group else "", dedup_id)
+        drafts.append(FifoDraft(entry, group_id, key, _packed_ids(group_id, dedup_id), body))
+    return drafts if len({draft.dedup_key for draft in drafts}) == len(drafts) else None
+
+
+def _packed_ids(group_id: str, dedup_id: str) -> bytes:
+    """What a message has besides its body is stored as MessagePack, see `MessageExtras`: of an
+    array of five the first is the group and the last the deduplication id.
+    """
+    return b"\x95" + _packed(group_id) + b"\xc0\x90\xc0" + _packed(dedup_id)
 
 
 def _packed(token: str) -> bytes:
@@ -232,12 +245,17 @@ class _Filter:
         self.newest_ms = 0
 
 
+def _places(value: int, mask: int) -> list[int]:
+    """Where the bits of an id are, from a hash of it."""
+    return [value + number * (value >> 32) & mask for number in range(BITS_SET)]
+
+
 class Recent:
     """Which deduplication ids may have been used lately: a leader's memory that errs on one side
     only.
 
     Most sends are new, and to find that out in the engine costs as much as storing them. An id that
-    is not in here was not used within the window; one that is has to be looked up. Two bits stand
+    is not in here was not used within the window; one that is has to be looked up. A few bits stand
     for an id, in filters that follow each other as they fill up, each larger than the one before;
     one whose ids are all older than the window is thrown away.
 
@@ -273,21 +291,16 @@ class Recent:
                 return True
             self._complete_ms = 0
         value = hash(key)
-        other = value >> 32
-        for one in self._filters:
-            bits, at = one.bits, value & one.mask
-            if bits[at >> 3] >> (at & 7) & 1:
-                at = other & one.mask
-                if bits[at >> 3] >> (at & 7) & 1:
-                    return True
-        return False
+        return any(
+            all(one.bits[at >> 3] >> (at & 7) & 1 for at in _places(value, one.mask))
+            for one in self._filters
+        )
 
     def add(self, key: bytes, now_ms: int) -> None:
         newest = self._filters[-1]
         if not newest.room:
             newest = self._grow(now_ms)
-        value = hash(key)
-        for at in (value & newest.mask, value >> 32 & newest.mask):
+        for at in _places(hash(key), newest.mask):
             newest.bits[at >> 3] |= 1 << (at & 7)
         newest.room -= 1
         newest.newest_ms = now_ms

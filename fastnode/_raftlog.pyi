@@ -3,7 +3,7 @@
 The rules behind it are in `rust_ext/src`; one turn of a worker crosses this boundary once.
 """
 
-from typing import TypedDict, final, type_check_only
+from typing import TypeAlias, TypedDict, final, type_check_only
 
 __all__ = [
     "LogCorrupt",
@@ -14,6 +14,18 @@ __all__ = [
     "RaftGroups",
     "SimDisk",
     "TooMuchPending",
+]
+
+_Turn: TypeAlias = tuple[
+    list[tuple[int, bytes]],
+    list[tuple[int, int, int, list[bytes]]],
+    list[tuple[int, bytes, int]],
+    list[tuple[int, str, int, int]],
+    bool,
+    list[tuple[int, int, list[int], list[int]]],
+    list[tuple[int, int]],
+    list[tuple[int, int, bytes]],
+    list[tuple[int, int, int, list[int], list[int], bytes]],
 ]
 
 class LogCorrupt(Exception):
@@ -67,6 +79,8 @@ class Status(TypedDict):
     live_bytes: int
     segments: int
     fsyncs: int
+    sync_counts: list[int]
+    sync_ns: int
     blocks: int
     repaired_bytes: int
     recovered_bytes: int
@@ -83,6 +97,10 @@ class SimDisk:
     def set_free(self, free: int) -> None: ...
     def fail_next_sync(self) -> None: ...
     def syncs(self) -> int: ...
+    def ignore_syncs(self, is_ignored: bool) -> None:
+        """Syncs only pretend, as if the log forgot them."""
+
+    def content(self, name: str) -> bytes: ...
     def names(self) -> list[str]: ...
     def flip(self, name: str, offset: int) -> None: ...
 
@@ -105,6 +123,7 @@ class RaftGroups:
         uncommitted_bytes: int = 268_435_456,
         sync: bool = True,
         manual: bool = False,
+        election_seed: int = 0,
         disk: SimDisk | None = None,
     ) -> RaftGroups:
         """`voters` counts only for a new log; without any the node waits to be added by a leader.
@@ -112,6 +131,9 @@ class RaftGroups:
         `restored` has for each group the index, term, voters and learners of the snapshot that
         replaced its state machine last, or None: without it a state machine that is ahead of the
         log is LogCorrupt. It may be given again at every start.
+
+        `manual`: nothing happens by itself. Blocks are written by `persist_step`, and election
+        timeouts follow from `election_seed`, node and group.
         """
 
     def fileno(self) -> int:
@@ -135,19 +157,7 @@ class RaftGroups:
         of it although nothing was raised is possible, as with every proposal: see `members`.
         """
 
-    def ready(
-        self,
-    ) -> tuple[
-        list[tuple[int, bytes]],
-        list[tuple[int, int, int, list[bytes]]],
-        list[tuple[int, bytes, int]],
-        list[tuple[int, str, int, int]],
-        bool,
-        list[tuple[int, int, list[int], list[int]]],
-        list[tuple[int, int]],
-        list[tuple[int, int, bytes]],
-        list[tuple[int, int, int, list[int], list[int], bytes]],
-    ]:
+    def ready(self) -> _Turn:
         """(sends, committed, reads, roles, persisting, members, wanted, offers, installs).
 
         sends: (peer, packet); several for a peer when entries are among them, and then the one
@@ -163,6 +173,12 @@ class RaftGroups:
         installs: (group, index, term, voters, learners, data), each once: the state machine is to
         be replaced, what waits to be applied is void. Until `installed` is durable the group
         neither delivers nor answers, and takes no messages.
+        """
+
+    def ready_here(self) -> _Turn:
+        """As `ready()`, for a caller with nothing else to do: it may write the block itself, the
+        GIL released, and answer what the block commits. If there is something to send or to apply
+        first, or if the disk was slow lately, the log's thread writes as always.
         """
 
     def applied(self, positions: list[tuple[int, int]]) -> None: ...

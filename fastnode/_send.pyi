@@ -23,6 +23,15 @@ def plan_sends(
     sender: str,
     messages: Sequence[tuple[int, bytes, bytes]],
 ) -> tuple[bytes, list[PlannedSend]]: ...
+def plan_bodies(
+    request: bytes,
+    start_ts: int,
+    commit_ts: int,
+    retention: int,
+    keys: SendKeys,
+    sender: str,
+    bodies: Sequence[bytes],
+) -> tuple[bytes, list[bytes]]: ...
 def plan_fifo_sends(
     request: bytes,
     start_ts: int,
@@ -31,7 +40,14 @@ def plan_fifo_sends(
     keys: FifoKeys,
     sender: str,
     messages: Sequence[FifoDraft],
-) -> tuple[bytes, list[PlannedSend]]: ...
+) -> tuple[bytes, list[bytes]]: ...
 def fill_answer(
     pieces: tuple[bytes, ...], request_id: str, record: bytes, number: str = ""
+) -> bytes: ...
+def fill_batch_answer(
+    pieces: tuple[bytes, bytes],
+    request_id: str,
+    ids: Sequence[bytes],
+    records: Sequence[bytes],
+    numbers: Sequence[str],
 ) -> bytes: ...

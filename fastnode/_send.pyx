@@ -43,6 +43,19 @@ cdef extern from "Python.h":
         newfunc tp_new
     PyTypeObject PyTuple_Type
 
+cdef extern from *:
+    """
+    #define ANSWER_START "{\\"Successful\\":["
+    #define RESULT_ID "{\\"Id\\":\\""
+    #define RESULT_MESSAGE "\\",\\"MessageId\\":\\""
+    #define RESULT_DIGEST "\\",\\"MD5OfMessageBody\\":\\""
+    #define RESULT_NUMBER "\\",\\"SequenceNumber\\":\\""
+    #define RESULT_END "\\"}"
+    #define ANSWER_END "]}"
+    """
+    const char[] ANSWER_START, RESULT_ID, RESULT_MESSAGE, RESULT_DIGEST, RESULT_NUMBER, RESULT_END
+    const char[] ANSWER_END
+
 cdef type _PlannedSend = _ref.PlannedSend
 cdef uint8_t _ADD = _core_types.ADD
 cdef uint8_t _FRESH_PUT = _core_types.FRESH_PUT
@@ -110,10 +123,7 @@ def plan_send(
     stamps.start_ts, stamps.commit_ts, stamps.retention = start_ts, commit_ts, retention
     cdef Draft draft
     draft_message(&draft, &stamps, 0, sender, b"", body)
-    cdef bytes encoded = encode_sends(&stamps, keys, &draft, 1)
-    cdef bytes record = PyBytes_FromStringAndSize(NULL, draft.record_size)
-    store_message(address(record), &draft.message)
-    return encoded, record
+    return encode_sends(&stamps, keys, &draft, 1), record_of(&draft)
 
 
 def plan_sends(
@@ -139,6 +149,26 @@ def plan_sends(
             bytes_at(row, 1), bytes_at(row, 2),
         )
     return encode_sends(&stamps, keys, drafts, count), planned_sends(drafts, count, commit_ts)
+
+
+def plan_bodies(
+    bytes request not None,
+    uint64_t start_ts,
+    uint64_t commit_ts,
+    uint8_t retention,
+    keys not None,
+    str sender not None,
+    bodies not None,
+):
+    cdef Stamps stamps
+    stamps.request = sixteen(request, "a request")
+    stamps.start_ts, stamps.commit_ts, stamps.retention = start_ts, commit_ts, retention
+    cdef tuple rows = tuple(bodies)
+    cdef Py_ssize_t index, count = countable(rows)
+    cdef Draft[MESSAGES_MAX] drafts
+    for index in range(count):
+        draft_message(&drafts[index], &stamps, index, sender, b"", bytes_at(rows, index))
+    return encode_sends(&stamps, keys, drafts, count), records_of(drafts, count)
 
 
 def plan_fifo_sends(
@@ -171,10 +201,7 @@ def plan_fifo_sends(
         group = bytes_at(row, 2)
         filings[index].dedup_key = address(group)
         filings[index].dedup_size = PyBytes_GET_SIZE(group)
-    return (
-        encode_fifo_sends(&stamps, keys, drafts, filings, count),
-        planned_sends(drafts, count, commit_ts),
-    )
+    return encode_fifo_sends(&stamps, keys, drafts, filings, count), records_of(drafts, count)
 
 
 def fill_answer(
@@ -194,6 +221,65 @@ def fill_answer(
     at = store_hexadecimal(store_piece(at, pieces, 2), address(record) + DIGEST_AT, DIGEST_BYTES)
     store_piece(store(store_piece(at, pieces, 3), digits, number_size), pieces, 4)
     return result
+
+
+def fill_batch_answer(
+    tuple pieces not None,
+    str request_id not None,
+    list ids not None,
+    list records not None,
+    list numbers not None,
+):
+    cdef Py_ssize_t index, id_size, number_size, count = len(ids)
+    cdef const char* id_text = PyUnicode_AsUTF8AndSize(request_id, &id_size)
+    if PyTuple_GET_SIZE(pieces) != 2 or len(records) != count or len(numbers) not in (0, count):
+        raise ValueError("an answer has two pieces, and an entry a record")
+    # Entries are divided by commas.
+    cdef Py_ssize_t size = sizeof(ANSWER_START) - 1 + max(count - 1, 0) + sizeof(ANSWER_END) - 1
+    for index in range(count):
+        size += result_size(ids[index], records[index], numbers[index] if numbers else "")
+    cdef bytes length = b"%d\r\n\r\n" % size
+    size += PyBytes_GET_SIZE(bytes_at(pieces, 0)) + id_size + PyBytes_GET_SIZE(bytes_at(pieces, 1))
+    cdef bytes result = PyBytes_FromStringAndSize(NULL, size + PyBytes_GET_SIZE(length))
+    cdef uint8_t* at = store(store_piece(address(result), pieces, 0), id_text, id_size)
+    at = store(store_piece(at, pieces, 1), address(length), PyBytes_GET_SIZE(length))
+    at = store(at, ANSWER_START, sizeof(ANSWER_START) - 1)
+    for index in range(count):
+        if index:
+            at = store(at, b",", 1)
+        at = store_result(at, ids[index], records[index], numbers[index] if numbers else "")
+    store(at, ANSWER_END, sizeof(ANSWER_END) - 1)
+    return result
+
+
+cdef Py_ssize_t result_size(bytes entry_id, bytes record, str number) except -1:
+    cdef Py_ssize_t number_size
+    if entry_id is None or record is None or number is None:
+        raise TypeError("an entry has an id, a record and a number")
+    if PyBytes_GET_SIZE(record) < MESSAGE_HEAD_BYTES:
+        raise ValueError("a record has its head")
+    cdef Py_ssize_t size = (
+        sizeof(RESULT_ID) - 1 + PyBytes_GET_SIZE(entry_id) + sizeof(RESULT_MESSAGE) - 1
+        + ID_TEXT_BYTES + sizeof(RESULT_DIGEST) - 1 + 2 * DIGEST_BYTES + sizeof(RESULT_END) - 1
+    )
+    PyUnicode_AsUTF8AndSize(number, &number_size)
+    if number_size:
+        size += sizeof(RESULT_NUMBER) - 1 + number_size
+    return size
+
+
+cdef uint8_t* store_result(uint8_t* at, bytes entry_id, bytes record, str number) except NULL:
+    cdef Py_ssize_t number_size
+    cdef const char* digits = PyUnicode_AsUTF8AndSize(number, &number_size)
+    at = store(at, RESULT_ID, sizeof(RESULT_ID) - 1)
+    at = store(at, address(entry_id), PyBytes_GET_SIZE(entry_id))
+    at = store(at, RESULT_MESSAGE, sizeof(RESULT_MESSAGE) - 1)
+    at = store_id_text(at, address(record) + ID_AT)
+    at = store(at, RESULT_DIGEST, sizeof(RESULT_DIGEST) - 1)
+    at = store_hexadecimal(at, address(record) + DIGEST_AT, DIGEST_BYTES)
+    if number_size:
+        at = store(store(at, RESULT_NUMBER, sizeof(RESULT_NUMBER) - 1), digits, number_size)
+    return store(at, RESULT_END, sizeof(RESULT_END) - 1)
 
 
 cdef inline uint8_t* store_piece(uint8_t* at, tuple pieces, Py_ssize_t index) noexcept:
@@ -354,22 +440,35 @@ cdef inline uint16_t mask_of(const Draft* drafts, Py_ssize_t count) noexcept:
 cdef list planned_sends(const Draft* drafts, Py_ssize_t count, uint64_t commit_ts):
     cdef Py_ssize_t index
     cdef object position = (<object>commit_ts) << 16
-    cdef bytes record
     cdef list planned = []
     for index in range(count):
-        record = PyBytes_FromStringAndSize(NULL, drafts[index].record_size)
-        store_message(address(record), &drafts[index].message)
-        planned.append(planned_send(&drafts[index], position + drafts[index].entry, record))
+        planned.append(planned_send(&drafts[index], position + drafts[index].entry))
     return planned
 
 
-cdef object planned_send(const Draft* draft, object position, bytes record):
+cdef list records_of(const Draft* drafts, Py_ssize_t count):
+    cdef Py_ssize_t index
+    cdef list records = []
+    for index in range(count):
+        records.append(record_of(&drafts[index]))
+    return records
+
+
+cdef bytes record_of(const Draft* draft):
+    cdef bytes record = PyBytes_FromStringAndSize(NULL, draft.record_size)
+    store_message(address(record), &draft.message)
+    return record
+
+
+cdef object planned_send(const Draft* draft, object position):
     cdef uint8_t[ID_TEXT_BYTES] letters
     store_id_text(letters, draft.identity)
     cdef str message_id = PyUnicode_DecodeASCII(<char*>letters, ID_TEXT_BYTES, NULL)
     store_hexadecimal(letters, draft.digest, DIGEST_BYTES)
     cdef str body_md5 = PyUnicode_DecodeASCII(<char*>letters, 2 * DIGEST_BYTES, NULL)
-    return PyTuple_Type.tp_new(_PlannedSend, ((message_id, body_md5, position, record),), NULL)
+    return PyTuple_Type.tp_new(
+        _PlannedSend, ((message_id, body_md5, position, record_of(draft)),), NULL
+    )
 
 
 cdef Py_ssize_t countable(tuple rows) except -1:

@@ -97,7 +97,22 @@ def plan_sends(
     return encode_transaction(request, start_ts, commit_ts, retention, mask, reads, writes), planned
 
 
-def _delta(planned: Sequence[PlannedSend]) -> bytes:
+def plan_bodies(
+    request: bytes,
+    start_ts: int,
+    commit_ts: int,
+    retention: int,
+    keys: SendKeys,
+    sender: str,
+    bodies: Sequence[bytes],
+) -> tuple[bytes, list[bytes]]:
+    """As `plan_send` for all messages of a call: the encoded transaction and the records."""
+    messages = [(number, b"", body) for number, body in enumerate(bodies)]
+    encoded, planned = plan_sends(request, start_ts, commit_ts, retention, keys, sender, messages)
+    return encoded, [message.record for message in planned]
+
+
+def _delta(planned: Sequence[object]) -> bytes:
     if len(planned) > ENTRIES_MAX:
         raise ValueError("a transaction creates at most 16 messages")
     return len(planned).to_bytes(8, "big", signed=True)
@@ -111,11 +126,11 @@ def plan_fifo_sends(
     keys: FifoKeys,
     sender: str,
     messages: Sequence[FifoDraft],
-) -> tuple[bytes, list[PlannedSend]]:
-    """As `plan_sends`, for messages that nobody has sent before: each is filed under its group,
+) -> tuple[bytes, list[bytes]]:
+    """As `plan_bodies`, for messages that nobody has sent before: each is filed under its group,
     touches it, and leaves a deduplication row.
     """
-    planned: list[PlannedSend] = []
+    records: list[bytes] = []
     writes: list[tuple[int, bytes, bytes]] = []
     mask = 0
     for entry, group_id, dedup_row, extras, body in messages:
@@ -127,12 +142,11 @@ def plan_fifo_sends(
         writes.append((FRESH_PUT, keys.group + group + place, b""))
         writes.append((TOUCH, keys.head + group, b""))
         writes.append((PUT, dedup_row, identity + place))
-        position = commit_ts << 16 | entry
-        planned.append(PlannedSend(message_id_text(identity), digest.hex(), position, record))
+        records.append(record)
         mask |= 1 << entry
-    writes.append((ADD, keys.total, _delta(planned)))
+    writes.append((ADD, keys.total, _delta(records)))
     reads = (keys.generation,)
-    return encode_transaction(request, start_ts, commit_ts, retention, mask, reads, writes), planned
+    return encode_transaction(request, start_ts, commit_ts, retention, mask, reads, writes), records
 
 
 def fill_answer(
@@ -149,4 +163,36 @@ def fill_answer(
             *(before, request_id.encode(), after_request, identity.encode()),
             *(after_id, digest.encode(), after_digest, number.encode(), end),
         )
+    )
+
+
+def fill_batch_answer(
+    pieces: tuple[bytes, bytes],
+    request_id: str,
+    ids: Sequence[bytes],
+    records: Sequence[bytes],
+    numbers: Sequence[str],
+) -> bytes:
+    """The answer to a batch of which every entry is stored: after two pieces, with the id of the
+    request between them, the length of the rest and the results. `numbers` is empty, or has the
+    sequence number of each message.
+    """
+    before, after_request = pieces
+    if len(numbers) not in (0, len(ids)):
+        raise ValueError("an entry has a sequence number, or none has")
+    results = b",".join(
+        _result(entry_id, record, number)
+        for entry_id, record, number in zip(ids, records, numbers or [""] * len(ids), strict=True)
+    )
+    body = b'{"Successful":[%b]}' % results
+    return b"%b%b%b%d\r\n\r\n%b" % (before, request_id.encode(), after_request, len(body), body)
+
+
+def _result(entry_id: bytes, record: bytes, number: str) -> bytes:
+    message = decode_message(record)
+    return b'{"Id":"%b","MessageId":"%b","MD5OfMessageBody":"%b"%b}' % (
+        entry_id,
+        message_id_text(message.message_id).encode(),
+        message.body_md5.hex().encode(),
+        b',"SequenceNumber":"%b"' % number.encode() if number else b"",
     )

@@ -59,6 +59,9 @@ SIGNATURE_SKEW_SECONDS: Final = 15 * 60
 # Callers, signing keys and claims that are remembered so that they need not be worked out again.
 SIGNATURE_CACHE_MAX: Final = 1_024
 CREDENTIALS_BYTES_MAX: Final = 1_048_576
+# The newest files of the access log are kept: a GiB, some ten million requests.
+ACCESS_LOG_FILE_BYTES_MAX: Final = 64 * 1_048_576
+ACCESS_LOG_FILES_MAX: Final = 16
 
 # --- Transactions and groups ----------------------------------------------------------------------
 GROUPS_DEFAULT: Final = 8
@@ -84,6 +87,8 @@ WAITING_READS_MAX: Final = 16_384
 # Waiting for loop turns that add nothing more makes fsync groups larger; four turns bound the added
 # latency.
 GATHER_TURNS_MAX: Final = 4
+# So many proposals with one transaction each, and the next one's client is taken to be alone.
+ALONE_MIN: Final = 8
 # An idle node does little else than tick and answer heartbeats. An election begins 1.05 to 2 s
 # after the last heartbeat; two of them may get lost before that.
 TICK_SECONDS: Final = 0.15
@@ -157,6 +162,28 @@ SWEEP_WALK_MS: Final = DEDUPLICATION_MS // 2
 # One page of a peek looks at no more rows, and ends after so many bytes of bodies.
 PEEK_ROWS: Final = 1_000
 PEEK_BYTES: Final = 4 * 1_048_576
+# The last hour: slots, and the queues that have a ring of them, about 17 KB each.
+HISTORY_SLOT_SECONDS: Final = 10
+HISTORY_SLOTS: Final = 360
+HISTORY_QUEUES_MAX: Final = 200
+# Queues, or rows of counters, looked at before others have their turn; and rows per slot.
+HISTORY_STEP: Final = 1_000
+CENSUS_ROWS_MAX: Final = 20_000
+CENSUS_DEEPEST: Final = 20
+# Queues of one page that are shown with their counts.
+DETAILS_PAGE_MAX: Final = 100
+ADMIN_SESSIONS_MAX: Final = 1_000
+ADMIN_SESSION_SECONDS: Final = 12 * 3_600
+ADMIN_TOKENS_BYTES_MAX: Final = 65_536
+ADMIN_TOKEN_CHARACTERS_MIN: Final = 16
+# Of changes: a message of 1 MiB can need 6 MiB as JSON.
+ADMIN_BODY_BYTES_MAX: Final = 7 * 1_048_576
+
+# --- Metrics --------------------------------------------------------------------------------------
+# Queues that have lines of their own, of each process: the deepest; and how many more one look at
+# the metrics takes into consideration.
+METRIC_QUEUES_MAX: Final = 100
+METRIC_QUEUES_LOOK: Final = 500
 
 # --- Storage --------------------------------------------------------------------------------------
 BLOCK_CACHE_BYTES: Final = 64 * 1_048_576

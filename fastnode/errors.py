@@ -8,15 +8,19 @@ failed for a reason that the caller can do something about (overload, no leader,
 
 
 class FastnodeError(Exception):
-    """Base of everything we raise on purpose."""
+    """Base of everything we raise on purpose; with what a command exits that ends so."""
+
+    exit_code = 1
 
 
 class StartError(FastnodeError):
-    """The node cannot start; one line that says what to do next. Exit code 1."""
+    """The node cannot start; one line that says what to do next."""
 
 
 class UsageError(FastnodeError):
-    """The command line, the environment or the configuration file is wrong. Exit code 2."""
+    """The command line, the environment or the configuration file is wrong."""
+
+    exit_code = 2
 
 
 class OperationError(FastnodeError):

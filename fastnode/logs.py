@@ -1,11 +1,13 @@
-"""Log lines on stderr: one line per record, key=value, UTC. A leaf.
+"""Log lines on stderr: one line per record, key=value or JSON, UTC. A leaf.
 
     logger.info("recovered", extra={"group": 3, "entries": 120})
     2026-01-31T12:00:00.000Z level=info logger=fastnode.node message=recovered group=3 entries=120
+    {"time":"2026-01-31T12:00:00.000Z","level":"info",…,"message":"recovered","group":3,…}
 
 What is worth a line is decided where it happens; this file only gives the lines their shape.
 """
 
+import json
 import logging
 import time
 from typing import Final, TextIO
@@ -19,6 +21,10 @@ class LineFormatter(logging.Formatter):
     """Nothing inside a record can end the line early or look like another field."""
 
     def format(self, record: logging.LogRecord) -> str:
+        fields = self.fields_of(record)
+        return " ".join([_timestamp(record), *(f"{key}={_quote(fields[key])}" for key in fields)])
+
+    def fields_of(self, record: logging.LogRecord) -> dict[str, object]:
         fields: dict[str, object] = {
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -29,13 +35,19 @@ class LineFormatter(logging.Formatter):
                 fields[name] = value
         if record.exc_info:
             fields["error"] = self.formatException(record.exc_info)
-        return " ".join([_timestamp(record), *(f"{key}={_quote(fields[key])}" for key in fields)])
+        return fields
 
 
-def configure_logs(level: str, stream: TextIO) -> None:
+class JsonFormatter(LineFormatter):
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {"time": _timestamp(record), **self.fields_of(record)}
+        return json.dumps(fields, default=str, separators=(",", ":"))
+
+
+def configure_logs(level: str, stream: TextIO, form: str = "console") -> None:
     """Send every record of this process at `level` or above to `stream`, and nowhere else."""
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(LineFormatter())
+    handler.setFormatter(JsonFormatter() if form == "json" else LineFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -26,7 +26,7 @@ from fastnode._core_ref import (
     Receipt,
     Transaction,
 )
-from fastnode._deliver_ref import TIMER_DELAYED, TIMER_RECEIVED, PlaceKeys
+from fastnode._deliver_ref import TIMER_DELAYED, TIMER_RECEIVED, HandoutKeys, PlaceKeys, Write
 from fastnode._http_ref import CHUNKED, RefusedError, Request
 from fastnode._keys_ref import (
     FAMILY_AGE,
@@ -45,6 +45,7 @@ from fastnode._keys_ref import (
     UNPARTITIONED,
     ParsedKey,
 )
+from fastnode._meter_ref import TIME_SHIFT
 from fastnode._occ_ref import (
     APPLIED,
     CLASSES,
@@ -55,6 +56,7 @@ from fastnode._occ_ref import (
     Resolved,
     RetentionClass,
 )
+from fastnode._plain_ref import PlainBatch, PlainSend
 from fastnode._plan_ref import FifoDraft, HeadChanges
 from fastnode._query_ref import (
     FLAG,
@@ -97,10 +99,16 @@ if COMPILED:
             siphash24,
         )
         from fastnode._deliver import (
+            are_plain,
             open_receipts,
+            page_items,
+            plan_delete,
             plan_deliveries,
+            plan_receive,
             plan_removals,
+            receipt_places,
             show_deliveries,
+            show_messages,
             state_keys,
         )
         from fastnode._http import take_request
@@ -124,17 +132,26 @@ if COMPILED:
             timer_key,
             tombstone_key,
         )
+        from fastnode._meter import Times, now_ns
         from fastnode._occ import Resolver
+        from fastnode._plain import read_batch, read_send
         from fastnode._plan import (
             Recent,
             encode_text,
             head_changes,
             is_token,
-            plain_draft,
+            plain_drafts,
             write_landed,
         )
         from fastnode._query import FormReader, XmlWriter, escape_xml, find_parameter
-        from fastnode._send import fill_answer, plan_fifo_sends, plan_send, plan_sends
+        from fastnode._send import (
+            fill_answer,
+            fill_batch_answer,
+            plan_bodies,
+            plan_fifo_sends,
+            plan_send,
+            plan_sends,
+        )
         from fastnode._sigv4 import Proof, prove
     except ImportError as error:
         raise ImportError(
@@ -161,10 +178,16 @@ else:
         siphash24,
     )
     from fastnode._deliver_ref import (
+        are_plain,
         open_receipts,
+        page_items,
+        plan_delete,
         plan_deliveries,
+        plan_receive,
         plan_removals,
+        receipt_places,
         show_deliveries,
+        show_messages,
         state_keys,
     )
     from fastnode._http_ref import take_request
@@ -190,13 +213,15 @@ else:
     )
 
     # To a type checker they are two classes; tests hold them to one behaviour.
+    from fastnode._meter_ref import Times, now_ns  # type: ignore[assignment]
     from fastnode._occ_ref import Resolver  # type: ignore[assignment]
+    from fastnode._plain_ref import read_batch, read_send
     from fastnode._plan_ref import (  # type: ignore[assignment] # two classes again
         Recent,
         encode_text,
         head_changes,
         is_token,
-        plain_draft,
+        plain_drafts,
         write_landed,
     )
 
@@ -207,7 +232,14 @@ else:
         escape_xml,
         find_parameter,
     )
-    from fastnode._send_ref import fill_answer, plan_fifo_sends, plan_send, plan_sends
+    from fastnode._send_ref import (
+        fill_answer,
+        fill_batch_answer,
+        plan_bodies,
+        plan_fifo_sends,
+        plan_send,
+        plan_sends,
+    )
 
     # And again.
     from fastnode._sigv4_ref import Proof, prove  # type: ignore[assignment]
@@ -256,6 +288,7 @@ __all__ = [
     "TEXT",
     "TIMER_DELAYED",
     "TIMER_RECEIVED",
+    "TIME_SHIFT",
     "TOO_OLD",
     "TOUCH",
     "UNPARTITIONED",
@@ -266,11 +299,14 @@ __all__ = [
     "FifoKeys",
     "FormError",
     "FormReader",
+    "HandoutKeys",
     "HeadChanges",
     "MessageRecord",
     "MessageState",
     "ParsedKey",
     "PlaceKeys",
+    "PlainBatch",
+    "PlainSend",
     "PlannedSend",
     "Proof",
     "Receipt",
@@ -281,8 +317,11 @@ __all__ = [
     "Resolver",
     "RetentionClass",
     "SendKeys",
+    "Times",
     "Transaction",
+    "Write",
     "XmlWriter",
+    "are_plain",
     "counter_key",
     "decode_entry",
     "decode_message",
@@ -297,6 +336,7 @@ __all__ = [
     "encode_transaction",
     "escape_xml",
     "fill_answer",
+    "fill_batch_answer",
     "find_parameter",
     "group_key",
     "head_changes",
@@ -307,12 +347,17 @@ __all__ = [
     "message_id_position",
     "message_id_text",
     "message_key",
+    "now_ns",
     "open_receipts",
+    "page_items",
     "parse_key",
     "partition_for",
-    "plain_draft",
+    "plain_drafts",
+    "plan_bodies",
+    "plan_delete",
     "plan_deliveries",
     "plan_fifo_sends",
+    "plan_receive",
     "plan_removals",
     "plan_send",
     "plan_sends",
@@ -320,11 +365,15 @@ __all__ = [
     "prove",
     "queue_key",
     "queue_segment",
+    "read_batch",
+    "read_send",
     "receipt_is_genuine",
+    "receipt_places",
     "receipt_tag",
     "scope_prefix",
     "sequence_number",
     "show_deliveries",
+    "show_messages",
     "siphash24",
     "split_message_key",
     "split_queue_segment",

@@ -6,12 +6,12 @@ what a request means.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from fastnode import __version__
-from fastnode.clock import NS_PER_MS, GroupClock, SystemClock, SystemIdSource, SystemRng
+from fastnode.clock import NS_PER_MS, Clock, GroupClock, SystemRng
 from fastnode.cluster import part_calls
 from fastnode.cluster.capabilities import DEDUP, HTFIFO, advertised
 from fastnode.cluster.control_api import ClusterStatus
@@ -27,25 +27,25 @@ from fastnode.cluster.partition_map import parse_partition_map
 from fastnode.cluster.refusal import LeadershipRefusal
 from fastnode.cluster.replication import Replication, restored_of
 from fastnode.cluster.retry_gate import RetryGate
+from fastnode.cluster.traffic import Traffic
 from fastnode.datadir import DataDir
 from fastnode.errors import StartError
+from fastnode.machine import Machine
+from fastnode.node_metrics import NodeMeter
 from fastnode.option_values import Address
 from fastnode.peers.handshake import Identity
 from fastnode.peers.peers import Peers, Rules
+from fastnode.queue.history import History
 from fastnode.queue.part_handlers import PartWorker
 from fastnode.queue.partition_groups import groups_with_partitions
-from fastnode.queue.retry_metrics import retry_metrics
 from fastnode.queue.service import Service
 from fastnode.raft.driver import Driver
-from fastnode.raft.groups import Ready, open_groups
+from fastnode.raft.groups import Ready
 from fastnode.raft.runtime import Runtime
 from fastnode.settings import Settings
 from fastnode.store.backlog import Backlog
-from fastnode.store.engine import EngineError, RocksEngine
-from fastnode.store.engine_options import EngineShared
 from fastnode.store.group import Group
-from fastnode.store.swap import recover_swap
-from fastnode.upkeep import Upkeep, disk_space, reserve_bytes
+from fastnode.upkeep import Upkeep, reserve_bytes
 
 if TYPE_CHECKING:
     from fastnode.cluster.control_plane import ControlPlane
@@ -72,32 +72,33 @@ class LoopAlarm:
 
 
 class Node:
-    def __init__(self, settings: Settings, data: DataDir, proof: MemberProof) -> None:
+    def __init__(
+        self, settings: Settings, data: DataDir, proof: MemberProof, machine: Machine
+    ) -> None:
         loop = asyncio.get_running_loop()
         self._settings = settings
         self._data = data
         told = {node: str(address) for node, address in settings.peer_addresses.items()}
         self.placement = parse_partition_map(settings.partition_map, data.groups)
         self.capabilities = advertised(settings.without_capability)
-        self._clock, self._ids = SystemClock(), SystemIdSource()
+        self._machine = machine
+        self.clock, self.ids = machine.clock, machine.ids
         self._proof = proof
-        self.engines = open_engines(data, range(data.groups), EngineShared())
+        self.engines = machine.open_engines(data)
         self.groups = [
-            Group(number, engine, GroupClock(self._clock, self._now_ns), is_sole_voter=False)
+            Group(number, engine, GroupClock(self.clock, self._now_ns), is_sole_voter=False)
             for number, engine in enumerate(self.engines)
         ]
-        self.raft = open_groups(
-            data.node_id,
-            data.log_path,
-            voters=data.first_voters,
+        self.raft = machine.open_log(
+            data,
             applied=[group.applied_index for group in self.groups],
             restored=[restored_of(data, group.number) for group in self.groups],
             is_synced=settings.fsync == "always",
         )
-        self._runtime = Runtime(loop, self.raft, self._clock.boottime_ns)
+        self._runtime = Runtime(loop, self.raft, self.clock.boottime_ns)
         self._runtime.on_news = self._hear_news
         self.backlog = shared_backlog(
-            self.groups, self._runtime, self._clock, lambda places: self.on_freed(places)
+            self.groups, self._runtime, self.clock, lambda places: self.on_freed(places)
         )
         # Told at every tick how much work was done since the last one.
         self.on_freed: Callable[[int], None] = lambda _places: None
@@ -106,13 +107,13 @@ class Node:
             data.members | told,
             self.raft,
             self._runtime.received,
-            self._clock.wall_ns,
+            self.clock.wall_ns,
             log,
         )
         self._runtime.send = self.member.send
         self.member.follow_records(load_records(self.groups[0]))
         self.service = Service(
-            self.groups, self._ids, lambda: LoopAlarm(loop), is_strict=settings.strict
+            self.groups, self.ids, lambda: LoopAlarm(loop), is_strict=settings.strict
         )
         self.service.placement = self.placement.groups_of
         self.member.on_others = self._retry_gate().look
@@ -132,15 +133,31 @@ class Node:
             self.member.change_members(number, row["voters"], row["learners"])
         self.leads = Leads(data.node_id, self.groups, self.raft, self.member)
         self._control: ControlPlane | None = None
-        self._states = Replication(
-            data, self.groups, self.engines, self.raft, self._runtime.turn, log
-        )
-        self._states.ship = self._ship
+        self._states = self._replication()
         self.membership = self._membership(courier)
-        self.upkeep = Upkeep(self.groups, self.raft, data.path)
+        self.traffic = Traffic(History(self.service), self.member.links)
+        self.upkeep = Upkeep(self.groups, self.raft, data.path, machine.disk_space)
+        self._meter = self._new_meter(data)
         self._refusal = LeadershipRefusal(
             self.groups, self._holds_partitions, self.leads.give_away, log
         )
+
+    def _replication(self) -> Replication:
+        states = Replication(
+            self._data,
+            self.groups,
+            self.engines,
+            self.raft,
+            self._machine.take_snapshot,
+            self._runtime.turn,
+            log,
+        )
+        states.ship = self._ship
+        return states
+
+    def _new_meter(self, data: DataDir) -> NodeMeter:
+        raft = self._runtime.meter
+        return NodeMeter(self.service, self.groups, self.backlog, raft, data.path)
 
     def _membership(self, courier: Courier) -> Membership:
         membership = Membership(
@@ -176,6 +193,7 @@ class Node:
         self._runtime.start(Driver(self.raft, self.groups))
         if self.is_alone:
             await self._runtime.until(lambda: self.leads_all)
+        self._data.mark_started()
 
     async def meet(self, sqs_url: str, admin_url: str) -> None:
         """Listen for the other members and look for them."""
@@ -196,10 +214,11 @@ class Node:
             on_raft=self.member.on_raft,
             services=services_of(
                 self.dispatcher, PartWorker(self.service), self.membership, self._open_control
-            ),
-            clock=self._clock,
-            ids=self._ids,
-            rng=SystemRng(self._ids),
+            )
+            | self.traffic.services,
+            clock=self.clock,
+            ids=self.ids,
+            rng=SystemRng(self.ids),
             on_up=self.member.link_is_up,
             on_down=self.member.link_is_down,
             tls=self._proof.tls and self._proof.tls.contexts,
@@ -242,25 +261,7 @@ class Node:
         return all(group.is_ready for group in self.groups)
 
     def metrics(self) -> Mapping[str, float]:
-        status = self.raft.status()
-        counts = {
-            "fastnode_log_fsyncs_total": status["fsyncs"],
-            "fastnode_log_blocks_total": status["blocks"],
-            "fastnode_log_bytes": status["log_bytes"],
-            "fastnode_log_repaired_bytes": status["repaired_bytes"],
-            "fastnode_requests_under_way": sum(len(group.unapplied) for group in self.groups),
-            "fastnode_backlog_places": self.backlog.places_taken,
-            "fastnode_backlog_places_limit": self.backlog.limit,
-            **self.service.fanout.metrics(),
-            **retry_metrics(self.service.gates, self.groups),
-        }
-        shown = ("leader", "term", "commit", "applied", "last")
-        return counts | {
-            f'fastnode_raft_{name}{{group="{number}"}}': value
-            for number, group in enumerate(status["groups"])
-            for name, value in group.items()
-            if name in shown and isinstance(value, int)
-        }
+        return self._meter.metrics(self.raft.status())
 
     def _is_served(self, group: Group) -> bool:
         if group.leads:
@@ -288,7 +289,7 @@ class Node:
         """
         if self.is_alone:
             return
-        ahead_ms = (group.now() >> 16) - self._clock.wall_ns() // 1_000_000
+        ahead_ms = (group.now() >> 16) - self.clock.wall_ns() // 1_000_000
         fields = {"group": group.number, "term": group.term, "ahead_ms": ahead_ms}
         log.info("leading a group", extra=fields)
 
@@ -304,27 +305,27 @@ class Node:
     def _now_ns(self, reached_ns: int = 0) -> int:
         """The time that the voters agree on."""
         if not hasattr(self, "member"):
-            return self._clock.wall_ns()
+            return self.clock.wall_ns()
         return self.member.median_wall_ns(reached_ns)
 
     # --- the control plane -------------------------------------------------------------------
 
     def _controlled(self) -> "ControlPlane":
-        """gRPC takes as much memory as the rest of an idle node, and a node that is alone has
-        nobody to control: so it is loaded when it is first needed.
-        """
-        from fastnode.cluster.control_plane import ControlPlane, Surroundings
-
         if self._control is None:
+            # Here and not on top: whoever controls nobody needs no gRPC.
+            from fastnode.cluster.control_plane import Surroundings
+
             around = Surroundings(
                 self._data,
                 self._proof,
                 self._settings.raft.host,
                 lambda: self._now_ns() // 1_000_000,
                 self._room,
-                self._ids,
+                self.ids,
             )
-            self._control = ControlPlane(around, self.member, self.membership, self._states)
+            self._control = self._machine.control_plane(
+                around, self.member, self.membership, self._states
+            )
         return self._control
 
     def _forget_address(self, node: int) -> None:
@@ -341,23 +342,12 @@ class Node:
         return await self._controlled().ship(group, peer, snapshot, packet)
 
     def _room(self) -> int:
-        free, total = disk_space(self._data.path)
+        free, total = self._machine.disk_space(self._data.path)
         return free - reserve_bytes(total)
 
 
-def open_engines(data: DataDir, groups: Iterable[int], shared: EngineShared) -> list[RocksEngine]:
-    engines: list[RocksEngine] = []
-    try:
-        for number in groups:
-            recover_swap(data.group_path(number))
-            engines.append(RocksEngine(data.group_path(number), shared))
-    except EngineError as error:
-        raise StartError(f"{error}: restore the data directory from a backup") from error
-    return engines
-
-
 def shared_backlog(
-    groups: Sequence[Group], runtime: Runtime, clock: SystemClock, on_freed: Callable[[int], None]
+    groups: Sequence[Group], runtime: Runtime, clock: Clock, on_freed: Callable[[int], None]
 ) -> Backlog:
     """One for all groups, which follows what they do; `on_freed` is told of it at every tick."""
     backlog, looked_ns = Backlog(), clock.boottime_ns()

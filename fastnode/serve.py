@@ -12,7 +12,8 @@ import os
 import resource
 import signal
 import traceback
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from fastnode import config
@@ -23,26 +24,37 @@ from fastnode.cluster.gate import PartitionGate
 from fastnode.cluster.member_proof import MemberProof, read_proof
 from fastnode.cluster.membership import Operator
 from fastnode.cluster.poller import poll
+from fastnode.cluster.traffic import Traffic
 from fastnode.datadir import Founding, is_new, open_data_dir
 from fastnode.errors import OperationError, StartError, UsageError
 from fastnode.flow import Suspension
+from fastnode.http.access_log import AccessLog, RotatedFile
+from fastnode.http.access_row import RowReader
 from fastnode.http.admin import Admin
+from fastnode.http.admin_access import Access
 from fastnode.http.admin_api import AdminApi
 from fastnode.http.admin_cluster import AdminCluster
+from fastnode.http.admin_overview import AdminOverview
+from fastnode.http.admin_queues import AdminQueues, Look
+from fastnode.http.admin_tokens import TokensFile
 from fastnode.http.credentials import CredentialsFile
 from fastnode.http.health import Health
 from fastnode.http.http1 import Request
 from fastnode.http.identity import ACCOUNT_DEFAULT, IdentitySettings, OpenIdentity
+from fastnode.http.request_meter import RequestMeter
 from fastnode.http.router import Handle, Router
 from fastnode.http.server import HttpServer
 from fastnode.http.shedding import Shedding, shed_metrics
 from fastnode.http.sigv4 import Verifier
+from fastnode.machine import Machine
 from fastnode.native import message_id_text
 from fastnode.node import LoopAlarm, Node
 from fastnode.option_values import Address
 from fastnode.queue.operations import OPERATIONS
-from fastnode.queue.predeclared import declare_queues
+from fastnode.queue.predeclared import Declaration, declare_queues, set_throttles
 from fastnode.queue.retention import Sweeper
+from fastnode.queue.service import Service
+from fastnode.reload import Reload
 from fastnode.settings import Settings
 
 GARBAGE_THRESHOLD: Final = 100_000
@@ -58,18 +70,34 @@ async def serve(settings: Settings, *, on_ready: Callable[[str, str], None]) -> 
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    identity = identity_settings(settings)
+    reload = Reload(settings)
+    reload.listen()
+    identity = identity_settings(settings, reload)
     proof = read_proof(settings)
     data = open_data_dir(settings, await _admission(settings, proof))
-    try:
-        node = Node(settings, data, proof)
-        await node.start()
-        data.mark_started()
+
+    def be_ready(sqs_url: str, admin_url: str) -> None:
         calm_garbage_collector()
-        await _run(settings, node, identity, stopping, on_ready)
-        await node.stop()
+        on_ready(sqs_url, admin_url)
+
+    try:
+        node = Node(settings, data, proof, Machine())
+        await live(node, identity, reload, stopping, be_ready)
     finally:
         data.close()
+
+
+async def live(
+    node: Node,
+    identity: IdentitySettings,
+    reload: Reload,
+    stopping: asyncio.Event,
+    on_ready: Callable[[str, str], None],
+) -> None:
+    """The life of a node, from its log to its end."""
+    await node.start()
+    await _run(node, identity, reload, stopping, on_ready)
+    await node.stop()
 
 
 async def _admission(settings: Settings, proof: MemberProof) -> Founding | None:
@@ -83,12 +111,13 @@ async def _admission(settings: Settings, proof: MemberProof) -> Founding | None:
 
 
 async def _run(
-    settings: Settings,
     node: Node,
     identity: IdentitySettings,
+    reload: Reload,
     stopping: asyncio.Event,
     on_ready: Callable[[str, str], None],
 ) -> None:
+    settings = reload.settings
     # This node is asked like every other member, once it can answer.
     own: list[str] = []
     gate = PartitionGate(
@@ -98,32 +127,42 @@ async def _run(
     if node.is_alone:
         await as_future(declared_queues(settings, node.dispatcher.handle))
     loop = asyncio.get_running_loop()
-    request_ids = request_ids_of(SystemIdSource()).__next__
+    request_ids = request_ids_of(node.ids).__next__
     # Leads are spread; whoever asks for the leader means that of the first group.
     health = Health(node.capabilities, lambda: node.groups[0].is_ready)
     handle = node.dispatcher.handle
     shedding = Shedding(node.backlog, request_ids)
     node.on_freed = shedding.tick
-    router = Router(OPERATIONS, node.service, identity, request_ids, log, health, handle, shedding)
-    sqs = HttpServer(router.respond, now=loop.time)
+    meter = RequestMeter(slow_ms=settings.slow_request_ms)
+    router = Router(
+        OPERATIONS, node.service, identity, request_ids, log, health, handle, shedding, meter
+    )
+    access_log = open_access_log(settings, router, "access")
+    sqs = HttpServer(access_log.respond if access_log else router.respond, now=loop.time)
     sqs.connections_max = min(sqs.connections_max, connections_possible())
 
     def metrics() -> dict[str, float]:
-        return {**node.metrics(), **shed_metrics(shedding, sqs.crowd.refused)}
+        shed = shed_metrics(shedding, sqs.crowd.refused)
+        return {**node.metrics(), **meter.metrics(), **shed}
 
     cluster = AdminCluster(Operator(node.membership))
-    api = AdminApi(node.service, admin_guard(settings), log, cluster.answer)
+    look = Look(node.service)
+    api = admin_api(settings, node.service, look, handle, node.traffic, cluster)
     admin = HttpServer(Admin(lambda: node.is_ready, metrics, api).respond, now=loop.time)
     sqs_url = await listen(sqs, settings.listen, "--listen")
     own.append(sqs_url)
     admin_url = await listen(admin, settings.admin, "--admin")
     await node.meet(sqs_url, admin_url)
     works = [node.upkeep.run(), node.leads.balance(), node.membership.tend()]
+    works.append(node.traffic.keep(node.clock.wall_ns))
     if not node.is_alone:
         works.append(_declare_later(settings, node))
+    if access_log is not None:
+        works.append(access_log.flush_forever())
     background = [asyncio.create_task(work) for work in works]
     sweeper = Sweeper(node.service, LoopAlarm(loop))
     sweeper.start()
+    reload.adopt = partial(adopt_queues, node.dispatcher.handle)
     on_ready(sqs_url, admin_url)
     await stopping.wait()
     log.info("stopping")
@@ -136,29 +175,68 @@ async def _run(
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+    if access_log is not None:
+        access_log.close()
+
+
+def open_access_log(settings: Settings, router: Router, name: str) -> AccessLog | None:
+    """If there is to be one; its files begin with the name."""
+    if not settings.access_log:
+        return None
+    file = RotatedFile(settings.access_log, name)
+    return AccessLog(router.respond, RowReader(OPERATIONS), file, SystemClock().wall_ns)
 
 
 def admin_guard(settings: Settings) -> Callable[[Request], object]:
-    """Whoever reaches the admin listener may look, so no web page may reach it."""
-    hosts = None if settings.insecure else frozenset({settings.admin.host.lower()})
+    """No foreign web page may reach the admin listener. Who needs a token may use any name of the
+    node: a name that was made to resolve to it has no session.
+    """
+    is_named = settings.insecure or settings.admin_tokens
+    hosts = None if is_named else frozenset({settings.admin.host.lower()})
     return OpenIdentity(IdentitySettings(settings.region, f"http://{settings.admin}", hosts)).caller
 
 
-def identity_settings(settings: Settings) -> IdentitySettings:
+def admin_api(
+    settings: Settings,
+    service: Service,
+    look: Look,
+    handle: Handle,
+    traffic: Traffic,
+    cluster: AdminCluster,
+) -> AdminApi:
+    queues = AdminQueues(service, look, handle, traffic, settings.region)
+    sections = {
+        "queues": queues.answer,
+        "overview": AdminOverview(traffic, settings.region).answer,
+        "cluster": cluster.answer,
+    }
+    return AdminApi(admin_guard(settings), log, _admin_access(settings), sections)
+
+
+def _admin_access(settings: Settings) -> Access:
+    """By the tokens in their file, which is followed from now on."""
+    loop, ids = asyncio.get_running_loop(), SystemIdSource()
+    if not settings.admin_tokens:
+        return Access(None, ids, loop.time)
+    tokens = TokensFile(settings.admin_tokens)
+    tokens.watch(loop.call_later)
+    return Access(lambda: tokens.holders, ids, loop.time)
+
+
+def identity_settings(settings: Settings, reload: Reload) -> IdentitySettings:
     hosts = None if settings.insecure else frozenset({settings.listen.host.lower()})
-    verifier = _verifier(settings) if settings.credentials else None
+    verifier = _verifier(settings, reload) if settings.credentials else None
     return IdentitySettings(settings.region, f"http://{settings.listen}", hosts, verifier)
 
 
-def _verifier(settings: Settings) -> Verifier:
+def _verifier(settings: Settings, reload: Reload) -> Verifier:
     """Signatures of the keys in the credentials file, which is followed from now on."""
     credentials, wall_ns = CredentialsFile(settings.credentials), SystemClock().wall_ns
     only_region = settings.region if settings.strict else None
     verifier = Verifier(credentials.keys, lambda: wall_ns() // NS_PER_SECOND, only_region)
     credentials.on_change = verifier.replace_keys
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGHUP, credentials.reload)
-    credentials.watch(loop.call_later)
+    reload.also(credentials.reload)
+    credentials.watch(asyncio.get_running_loop().call_later)
     return verifier
 
 
@@ -185,8 +263,21 @@ async def listen(
     return f"http://{Address(host, port)}"
 
 
+def declaration(settings: Settings) -> Declaration:
+    return Declaration(ACCOUNT_DEFAULT, settings.region, settings.queues, settings.queue_tags)
+
+
 def declared_queues(settings: Settings, handle: Handle) -> Coroutine[Suspension, Any, None]:
-    return declare_queues(handle, ACCOUNT_DEFAULT, settings.region, settings.queues)
+    return declare_queues(handle, declaration(settings), log.error)
+
+
+async def adopt_queues(
+    handle: Handle, found: Settings, throttles: Mapping[str, Mapping[str, str]]
+) -> None:
+    """What a reload makes of the queues in the file. Their other attributes stay as they are."""
+    limits = Declaration(ACCOUNT_DEFAULT, found.region, throttles)
+    await as_future(set_throttles(handle, limits, log.error))
+    await as_future(declared_queues(found, handle))
 
 
 async def _declare_later(settings: Settings, node: Node) -> None:

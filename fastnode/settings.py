@@ -7,9 +7,7 @@ socket or touches the data directory.
 """
 
 import difflib
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
@@ -32,12 +30,16 @@ from fastnode.option_values import (
     parse_switch,
     parse_workers,
 )
+from fastnode.settings_file import QUEUES_KEY, Declared, as_text, read_document, take_queues
 
 ENVIRONMENT_PREFIX: Final = "FASTNODE_"
 CONFIG_VARIABLE: Final = "FASTNODE_CONFIG"
+# What commands show to the admin API of a node that asks for it.
+PROOF_VARIABLE: Final = "FASTNODE_ADMIN_TOKEN"
 # Read elsewhere: which twin of the compiled modules is loaded, and the profile they are built with.
-FOREIGN_VARIABLES: Final = frozenset({CONFIG_VARIABLE, "FASTNODE_PURE", "FASTNODE_BUILD"})
-QUEUES_KEY: Final = "queues"
+FOREIGN_VARIABLES: Final = frozenset(
+    {CONFIG_VARIABLE, PROOF_VARIABLE, "FASTNODE_PURE", "FASTNODE_BUILD"}
+)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +66,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     region: str = "us-east-1"
     # Empty: the API is open to whoever reaches it.
     credentials: str = ""
+    # Empty: the admin API is open to whoever reaches it.
+    admin_tokens: str = ""
     insecure: bool = False
     fsync: Literal["always", "never"] = "always"
     strict: bool = False
@@ -73,18 +77,28 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     # Empty: partitions are spread over the groups, and the node has all capabilities.
     partition_map: str = ""
     without_capability: str = ""
+    # Empty: requests leave no trace but their effects.
+    access_log: str = ""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["console", "json"] = "console"
+    # 0: no request is too slow to be worth a line.
+    slow_request_ms: int = 1_000
     # Queue name → attribute name → value as SQS spells it; the node creates them at start.
     queues: dict[str, dict[str, str]] = {}
+    queue_tags: dict[str, dict[str, str]] = {}
     # Fields that somebody set: what a data directory recorded beats a default, not a choice.
     explicit: frozenset[str] = frozenset()
+    # Where they came from, to be read again: the file and the texts of the flags.
+    config_file: str = ""
+    flags: dict[str, str] = {}
 
     @property
     def open_to_network(self) -> list[str]:
         """The listeners that anybody in the network may use, or listen to: signatures guard the SQS
-        API only, and what members tell each other is encrypted by TLS only.
+        API, tokens the admin API, and what members tell each other is encrypted by TLS only.
         """
-        guards = {"listen": self.credentials, "admin": "", "raft": self.peer_tls_cert}
+        tokens, tls = self.admin_tokens, self.peer_tls_cert
+        guards = {"listen": self.credentials, "admin": tokens, "raft": tls}
         open_to_all = [field for field, guard in guards.items() if not guard]
         return [field for field in open_to_all if not getattr(self, field).is_loopback]
 
@@ -123,7 +137,7 @@ class Option(msgspec.Struct, frozen=True):
 
     @property
     def default_text(self) -> str:
-        return _as_text(getattr(Settings(), self.field))
+        return as_text(getattr(Settings(), self.field))
 
 
 OPTIONS: Final[tuple[Option, ...]] = (
@@ -191,6 +205,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         parse_optional_path,
         "JSON file of the access keys that may sign requests; empty leaves the API open",
     ),
+    Option("admin_tokens", "FILE", str, parse_optional_path, "JSON file of who may administrate"),
     Option("insecure", "", bool, parse_switch, "let the open API bind to more than loopback"),
     Option(
         "fsync",
@@ -229,15 +244,37 @@ OPTIONS: Final[tuple[Option, ...]] = (
         f"run as if this build lacked the capability ({' or '.join(CAPABILITIES)}), for upgrades",
     ),
     Option(
+        "access_log",
+        "DIR",
+        str,
+        parse_optional_path,
+        "directory for a line per request, without bodies; the load pipeline replays it",
+    ),
+    Option(
         "log_level",
         "LEVEL",
         str,
         choice("debug", "info", "warning", "error"),
         "least important log line to write: debug, info, warning or error",
     ),
+    Option(
+        "log_format",
+        "console|json",
+        str,
+        choice("console", "json"),
+        "log lines as key=value for people, or as a JSON object each",
+    ),
+    Option(
+        "slow_request_ms",
+        "N",
+        int,
+        integer(0, 600_000),
+        "log requests that take longer, beyond what a receive may wait; 0 logs none",
+    ),
 )
 _GUARDS: Final = {
     "listen": ", or give --credentials",
+    "admin": ", or give --admin-tokens",
     "raft": ", or give --peer-tls-cert, --peer-tls-key and --peer-tls-ca",
 }
 _TLS_FIELDS: Final = ("peer_tls_cert", "peer_tls_key", "peer_tls_ca")
@@ -250,12 +287,18 @@ def load_settings(
 ) -> Settings:
     """Flag > environment > file > default. `flags` maps a field to the text given for it."""
     config = environ.get(CONFIG_VARIABLE) if config is None else config
-    values, queues = ({}, {}) if config is None else _read_file(config)
+    values, declared = ({}, Declared({}, {})) if config is None else _read_file(config)
     values |= _read_environment(environ)
     for field, text in flags.items():
         values[field] = _parse(_BY_FIELD[field], text, source=_BY_FIELD[field].flag)
     settings = msgspec.structs.replace(
-        Settings(), **values, queues=queues, explicit=frozenset(values)
+        Settings(),
+        **values,
+        queues=declared.queues,
+        queue_tags=declared.tags,
+        explicit=frozenset(values),
+        config_file=config or "",
+        flags=dict(flags),
     )
     own = settings.peer_addresses.get(settings.node_id)
     if own is not None and "raft" not in settings.explicit:
@@ -337,19 +380,10 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, object]:
     return values
 
 
-def _read_file(path: str) -> tuple[dict[str, object], dict[str, dict[str, str]]]:
-    try:
-        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(
-            f"cannot read the configuration file {path}: {error.strerror}: "
-            "give --config a TOML file"
-        ) from None
-    except ValueError as error:
-        # Bad TOML and bad UTF-8 are both ValueErrors, and both say where in the file.
-        raise UsageError(f"{path} is not valid TOML: {error}") from None
-    queues = _read_queues(path, document.pop(QUEUES_KEY, {}))
-    return {key: _read_key(path, key, value) for key, value in document.items()}, queues
+def _read_file(path: str) -> tuple[dict[str, object], Declared]:
+    document = read_document(path)
+    declared = take_queues(path, document)
+    return {key: _read_key(path, key, value) for key, value in document.items()}, declared
 
 
 def _read_key(path: str, key: str, value: object) -> object:
@@ -360,31 +394,4 @@ def _read_key(path: str, key: str, value: object) -> object:
     if type(value) is not option.toml_type:
         wanted = {str: "a string", int: "an integer", bool: "true or false"}[option.toml_type]
         raise UsageError(f"{key} in {path} must be {wanted}, not {value!r}")
-    return _parse(option, _as_text(value), source=f"{key} in {path}")
-
-
-def _read_queues(path: str, queues: object) -> dict[str, dict[str, str]]:
-    if not isinstance(queues, dict):
-        raise UsageError(f"queues in {path} must be tables: write [queues.NAME]")
-    return {name: _read_queue(path, name, queue) for name, queue in queues.items()}
-
-
-def _read_queue(path: str, name: str, queue: object) -> dict[str, str]:
-    if not isinstance(queue, dict):
-        raise UsageError(f"queues.{name} in {path} must be a table: write [queues.{name}]")
-    for attribute, value in queue.items():
-        if isinstance(value, dict):
-            raise UsageError(
-                f"{attribute} in [queues.{name}] in {path} is a table; a queue name with a dot is "
-                f'written in quotes: [queues."{name}.{attribute}"]'
-            )
-        if not isinstance(value, str | int):
-            raise UsageError(
-                f"{attribute} in [queues.{name}] in {path} must be a string, an integer, "
-                "true or false"
-            )
-    return {attribute: _as_text(value) for attribute, value in queue.items()}
-
-
-def _as_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return _parse(option, as_text(value), source=f"{key} in {path}")

@@ -4,7 +4,7 @@ It changes nothing but the lock it holds meanwhile. What was acknowledged and no
 the log, which is not applied here.
 """
 
-import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ from typing import Final
 
 import msgspec
 
+from fastnode.cli.actions import Parser
 from fastnode.data_format import FORMAT_NAME
 from fastnode.datadir import STARTED_NAME, DataDir, open_data_dir
 from fastnode.errors import StartError, UsageError
-from fastnode.settings import Settings, load_settings, nearest
+from fastnode.settings import Settings, load_settings
 from fastnode.store.checksum import EMPTY_STATE, StateChecksum, state_checksum
 from fastnode.store.engine import EngineError, RocksEngine
 from fastnode.store.engine_options import EngineShared
 from fastnode.store.swap import state_path
 
-_FLAGS: Final = ("--data-dir", "--group", "--help")
 _CACHE_BYTES: Final = 8 * 1_048_576
 
 
@@ -32,38 +32,38 @@ class _NodeId(msgspec.Struct, frozen=True):
 
 def check(arguments: Sequence[str]) -> int:
     """0 when every row of every group could be read."""
-    flags, group = parse_check_flags(arguments)
+    flags, group, is_json = parse_check_flags(arguments)
     settings = load_settings(flags, os.environ)
     data = open_existing(settings)
     try:
         for number in choose_groups(data, group):
-            sys.stdout.write(describe(number, read_state(data, number)))
+            state = read_state(data, number)
+            sys.stdout.write(as_json(number, state) if is_json else describe(number, state))
             sys.stdout.flush()
     finally:
         data.close()
     return 0
 
 
-def parse_check_flags(arguments: Sequence[str]) -> tuple[dict[str, str], str | None]:
-    """The text given for the data directory, if any, and for the group. `--help` prints, exits."""
-    parser = argparse.ArgumentParser(
+def parse_check_flags(arguments: Sequence[str]) -> tuple[dict[str, str], str | None, bool]:
+    """The text given for the data directory, if any, and for the group; and whether JSON is wanted.
+    `--help` prints, exits.
+    """
+    known = check_parser().parse(arguments)
+    flags = {} if known.data_dir is None else {"data_dir": known.data_dir}
+    return flags, known.group, known.json
+
+
+def check_parser() -> Parser:
+    parser = Parser(
         prog="fastnode check",
-        usage="fastnode check [--data-dir DIR] [--group N]",
+        usage="fastnode check [--data-dir DIR] [--group N] [--json]",
         description="Read the state of a stopped node and show a checksum of each group.",
-        allow_abbrev=False,
-        exit_on_error=False,
     )
     parser.add_argument("--data-dir", metavar="DIR", help="the node's data directory")
     parser.add_argument("--group", metavar="N", help="this group only (default all)")
-    try:
-        known, unknown = parser.parse_known_args(arguments)
-    except argparse.ArgumentError as error:
-        raise UsageError(str(error).removeprefix("argument ")) from None
-    if unknown:
-        name = unknown[0].partition("=")[0]
-        hint = nearest(name, _FLAGS) or "; see fastnode check --help"
-        raise UsageError(f"unknown argument {name}{hint}")
-    return {} if known.data_dir is None else {"data_dir": known.data_dir}, known.group
+    parser.add_argument("--json", action="store_true", help="a JSON object per line")
+    return parser
 
 
 def open_existing(settings: Settings) -> DataDir:
@@ -122,3 +122,9 @@ def describe(group: int, state: StateChecksum) -> str:
         f"group {group:03d} applied={index} commit_ts={commit_ts} "
         f"rows={state.rows} checksum={state.checksum}\n"
     )
+
+
+def as_json(group: int, state: StateChecksum) -> str:
+    index, _, commit_ts = state.position
+    shown = {"group": group, "applied": index, "commit_ts": commit_ts, "rows": state.rows}
+    return json.dumps(shown | {"checksum": state.checksum}) + "\n"

@@ -31,6 +31,36 @@ def _cluster() -> Run:
     return cluster
 
 
+def _load() -> Run:
+    from fastnode.cli.load import load
+
+    return load
+
+
+def _queue() -> Run:
+    from fastnode.cli.queue import queue
+
+    return queue
+
+
+def _config() -> Run:
+    from fastnode.cli.config import config
+
+    return config
+
+
+def _completion() -> Run:
+    from fastnode.cli.completion import completion
+
+    return completion
+
+
+def _doctor() -> Run:
+    from fastnode.cli.doctor import doctor
+
+    return doctor
+
+
 def _version() -> Run:
     from fastnode.cli.version import version
 
@@ -41,12 +71,17 @@ COMMANDS: Final[dict[str, Command]] = {
     "run": Command("start a node; without any flag one durable node on loopback", _run),
     "check": Command("read a stopped node's data and show a checksum of each group", _check),
     "cluster": Command("show or change the cluster of a running node", _cluster),
+    "load": Command("generate load by Spark, replay it, judge what came of it", _load),
+    "queue": Command("list, show, create, fill, peek into, redrive and delete queues", _queue),
+    "config": Command("write, check, show or convert a configuration file", _config),
+    "doctor": Command("check this machine and the configuration, and say what to do", _doctor),
+    "completion": Command("show a script that completes commands in a shell", _completion),
     "version": Command("show the version and how it was built", _version),
 }
 
 
 def help_text() -> str:
-    lines = [f"  {name:<10}{command.summary}" for name, command in COMMANDS.items()]
+    lines = [f"  {name:<12}{command.summary}" for name, command in COMMANDS.items()]
     return "\n".join(
         [
             "usage: fastnode COMMAND [FLAG...]",

@@ -2,8 +2,9 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import Final
 
+from fastnode.cli.actions import Parser
 from fastnode.errors import UsageError
 from fastnode.settings import CONFIG_VARIABLE, OPTIONS, Option, nearest
 
@@ -11,38 +12,38 @@ _CONFIG_FLAG: Final = "--config"
 _CONFIG_SUMMARY: Final = f"TOML file with the same options as keys ({CONFIG_VARIABLE})"
 
 
-class _Parser(argparse.ArgumentParser):
-    """Raises where argparse would print its usage and exit: the program owns both."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(message.removeprefix("argument "))
-
-
 def parse_flags(command: str, arguments: Sequence[str]) -> tuple[dict[str, str], str | None]:
     """The text given for each field, and the configuration file. `--help` prints and exits 0."""
-    known, unknown = _build_parser(command).parse_known_args(arguments)
+    known, unknown = build_parser(command).parse_known_args(arguments)
     if unknown:
         raise UsageError(_describe_unknown(command, unknown[0]))
-    texts: dict[str, str | None] = vars(known)
+    return texts_of(known)
+
+
+def texts_of(known: argparse.Namespace) -> tuple[dict[str, str], str | None]:
+    texts: dict[str, str | None] = dict(vars(known))
     config = texts.pop("config")
     return {field: text for field, text in texts.items() if text is not None}, config
 
 
-def _build_parser(command: str) -> _Parser:
-    parser = _Parser(
+def build_parser(command: str) -> Parser:
+    parser = Parser(
         prog=f"fastnode {command}",
         usage=f"fastnode {command} [FLAG...]",
         description="Every flag is also an environment variable and a key of the TOML file; "
         "flag beats variable beats file.",
-        allow_abbrev=False,
     )
-    parser.add_argument(_CONFIG_FLAG, metavar="FILE", help=_CONFIG_SUMMARY)
-    for option in OPTIONS:
-        _add_option(parser, option)
+    add_options(parser)
     return parser
 
 
-def _add_option(parser: _Parser, option: Option) -> None:
+def add_options(parser: Parser) -> None:
+    parser.add_argument(_CONFIG_FLAG, metavar="FILE", help=_CONFIG_SUMMARY)
+    for option in OPTIONS:
+        _add_option(parser, option)
+
+
+def _add_option(parser: Parser, option: Option) -> None:
     summary = f"{option.summary} (default {option.default_text or 'none'}; {option.variable})"
     summary = summary.replace("%", "%%")
     if option.is_switch:

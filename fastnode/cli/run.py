@@ -19,8 +19,9 @@ def run(arguments: Sequence[str]) -> int:
     """Serve until a signal ends it; 0 after a clean stop."""
     flags, config = parse_flags("run", arguments)
     settings = load_settings(flags, os.environ, config=config)
-    configure_logs(settings.log_level, sys.stderr)
+    configure_logs(settings.log_level, sys.stderr, settings.log_format)
     warn_of_choices(settings)
+    _check_queues(settings)
     _serve(settings)
     return 0
 
@@ -32,6 +33,15 @@ def warn_of_choices(settings: Settings) -> None:
     for name in settings.open_to_network:
         address = str(getattr(settings, name))
         _LOGGER.warning("the open API is reachable from the network", extra={name: address})
+
+
+def _check_queues(settings: Settings) -> None:
+    """What is wrong with them leaves no data directory behind."""
+    if settings.queues:
+        from fastnode.queue.predeclared import check_declared
+        from fastnode.serve import declaration
+
+        check_declared(declaration(settings))
 
 
 def announce(sqs_url: str, admin_url: str) -> None:

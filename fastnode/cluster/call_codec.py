@@ -88,6 +88,7 @@ class CarriedCall(Call):
         self.retention = carried.retention
         self.is_repeated = carried.is_repeated
         self.is_reused = carried.is_reused
+        self.deadline_ms = 0
         self.is_gone = False
         self.on_gone = None
         self.explanation = None

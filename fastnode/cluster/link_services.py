@@ -1,6 +1,6 @@
 """What this node does for others when they call over a link, by the numbers of `courier.py`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from fastnode.cluster import part_calls
@@ -18,7 +18,7 @@ def services_of(
     worker: PartWorker,
     membership: Membership,
     open_control: Callable[[Callable[[int], Any]], None],
-) -> Mapping[int, Handler]:
+) -> dict[int, Handler]:
     """`open_control` makes the control plane listen and gives its port to who asks."""
 
     def forwarded(_peer: Identity, payload: bytes, incoming: IncomingCall) -> None:

@@ -182,6 +182,10 @@ class Member:
         links = self._links_to_others().values()
         return ["" if link is None else link.peer.sqs_url for link in links]
 
+    def links(self) -> list[Link]:
+        """Those to other members that are up."""
+        return [link for link in self._links_to_others().values() if link is not None]
+
     def advertised(self) -> dict[int, tuple[str, ...] | None]:
         """The capabilities of the other members; None of one that cannot be reached."""
         links = self._links_to_others()

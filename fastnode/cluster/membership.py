@@ -127,6 +127,10 @@ class Membership:
         """Expect a node: when it starts with --join it is let in, under a number that was removed
         too.
         """
+        known = load_records(self._groups[0]).get(node)
+        if known is not None and known.incarnation and not known.is_removed:
+            # Others would look for it elsewhere, and let another in under its number.
+            raise Refused(f"node {node} is a member already: remove it first, or choose another")
         await self._record(MemberRecord(node, raft))
         await self._learn(node)
 

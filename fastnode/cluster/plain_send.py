@@ -61,6 +61,7 @@ class _Pending:
 
     def resume(self, _outcome: object = None) -> None:
         message_id, body_md5, _, _ = self.planned[0]
+        self._queue.messages_in += 1
         self._queue.added(self.planned)
         self._on_done(SendMessageResponse(message_id, body_md5), None)
 

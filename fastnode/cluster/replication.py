@@ -8,6 +8,7 @@ them has it.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
@@ -16,9 +17,9 @@ from fastnode.cluster.control_api import SnapshotTaken
 from fastnode.datadir import DataDir
 from fastnode.errors import FastnodeError, OperationError
 from fastnode.raft.groups import Ready, Restored
-from fastnode.store.engine import RocksEngine
+from fastnode.store.engine import StateEngine
 from fastnode.store.group import Group
-from fastnode.store.snapshot import Snapshot, take_snapshot
+from fastnode.store.snapshot import Snapshot
 from fastnode.store.swap import read_restored, write_restored
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class Consensus(Protocol):
 
 # Sends a snapshot of a group to a peer with the packet that offers it; whether it was installed.
 Ship = Callable[[int, int, Snapshot, bytes], Awaitable[bool]]
+# Takes a snapshot of an engine: of which group, whose directory is where. Blocks.
+Take = Callable[[StateEngine, int, Path], Snapshot]
 
 
 class Replication:
@@ -48,8 +51,9 @@ class Replication:
         self,
         data: DataDir,
         groups: Sequence[Group],
-        engines: Sequence[RocksEngine],
+        engines: Sequence[StateEngine],
         raft: Consensus,
+        take: Take,
         turn: Callable[[], None],
         log: logging.Logger,
     ) -> None:
@@ -57,6 +61,7 @@ class Replication:
         self._groups = groups
         self._engines = engines
         self._raft = raft
+        self._take_snapshot = take
         self._turn = turn
         self._log = log
         self.ship: Ship | None = None
@@ -83,7 +88,7 @@ class Replication:
         path = self._data.group_path(number)
         try:
             engine = self._engines[number]
-            snapshot = await asyncio.to_thread(take_snapshot, engine, number, path)
+            snapshot = await asyncio.to_thread(self._take_snapshot, engine, number, path)
         except (FastnodeError, OperationError) as error:
             self._log.warning("a snapshot cannot be taken: %s", error, extra={"group": number})
             self._taking.discard(number)
@@ -103,7 +108,8 @@ class Replication:
     async def measure(self, number: int) -> SnapshotTaken:
         """Take one for an operator who wants to see that it can be done, and what it comes to."""
         path = self._data.group_path(number)
-        snapshot = await asyncio.to_thread(take_snapshot, self._engines[number], number, path)
+        engine = self._engines[number]
+        snapshot = await asyncio.to_thread(self._take_snapshot, engine, number, path)
         await asyncio.to_thread(snapshot.discard)
         index, term, _ = snapshot.manifest.position
         return SnapshotTaken(number, index, term, snapshot.total_bytes)

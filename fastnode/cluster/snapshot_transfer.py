@@ -171,6 +171,7 @@ class _Transfer:
                 self._complain(str(error))
             except (TimeoutError, OperationError) as error:
                 self._complain(str(error) or "no answer in time")
+            _heed_cancellation()
             delay = RETRY_SECONDS if self._progress_at > before else delay
             if self._now() - self._progress_at > GIVE_UP_SECONDS:
                 raise TransferFailed(f"no progress for {GIVE_UP_SECONDS:.0f} s: {self._reason}")
@@ -272,6 +273,15 @@ def _fields(shipment: Shipment) -> dict[str, object]:
         "index": shipment.snapshot.manifest.applied_index,
         "total_bytes": shipment.snapshot.total_bytes,
     }
+
+
+def _heed_cancellation() -> None:
+    """gRPC forgets one that comes while it begins a stream that breaks. To try again would be to
+    ask for a receiver at an address that it may have left, in the place of those who know better.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 async def _timely(step: Awaitable[T]) -> T:

@@ -1,16 +1,15 @@
 """The admin listener: is the process alive, is it ready, what does it count. What it says about
-queues is in `admin_api.py`.
+queues is in `admin_api.py`, and the console's files are in `console_pages.py`.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final
 
 from fastnode.http.admin_api import PREFIX, AdminApi
+from fastnode.http.console_pages import ConsolePages
 from fastnode.http.exchange import Exchange
 from fastnode.http.http1 import Request
+from fastnode.http.metrics_page import rendered_metrics
 from fastnode.http.response import TEXT
-
-_METRICS_TYPE: Final = b"Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
 
 Page = Callable[[], tuple[int, bytes, bytes]]
 
@@ -27,6 +26,7 @@ class Admin:
         api: AdminApi | None = None,
     ) -> None:
         self._api = api
+        self._console = ConsolePages()
         self._is_ready = is_ready
         self._metrics = metrics
         self._pages: dict[bytes, Page] = {
@@ -39,6 +39,8 @@ class Admin:
         page = self._pages.get(request.path)
         if self._api is not None and request.path.startswith(PREFIX):
             self._api.respond(request, exchange)
+        elif self._api is not None and self._console.owns(request.path):
+            self._console.respond(request, exchange)
         elif page is None:
             exchange.reply(404, TEXT, b"not found\n")
         elif request.method not in (b"GET", b"HEAD"):
@@ -54,8 +56,3 @@ class Admin:
 
     def _counts(self) -> tuple[int, bytes, bytes]:
         return rendered_metrics(self._metrics())
-
-
-def rendered_metrics(metrics: Mapping[str, float]) -> tuple[int, bytes, bytes]:
-    lines = [f"{name} {value}\n" for name, value in sorted(metrics.items())]
-    return 200, _METRICS_TYPE, "".join(lines).encode()

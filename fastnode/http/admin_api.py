@@ -1,218 +1,179 @@
-"""The REST part of the admin listener, `/api/v1/…`: queues and a look at their messages, read only.
-What is below `cluster` is in `admin_cluster.py`.
-
-Paths are taken literally: a percent sign, an empty segment or a dot segment is refused before
-anything is looked up, so no two paths mean the same queue. Answers and errors are JSON.
+"""The REST part of the admin listener, `/api/v1/…`: who may, who answers, how answers look. What
+they say is in `admin_queues.py`, `admin_overview.py` and `admin_cluster.py`; who may, in
+`admin_access.py`. Answers and errors are JSON.
 """
 
 import logging
 import re
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qsl
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from fastnode.errors import OperationError
-from fastnode.flow import Suspension, start
+from fastnode.flow import start
+from fastnode.http.admin_access import Access, Grant, session_id_of
+from fastnode.http.admin_request import (
+    PREFIX,
+    Answer,
+    Answers,
+    Refusal,
+    body_of,
+    method_of,
+    not_found,
+    parameters_of,
+    path_of,
+)
 from fastnode.http.codec import retry_after
 from fastnode.http.exchange import Exchange
 from fastnode.http.http1 import Request
 from fastnode.queue.errors import SqsError
-from fastnode.queue.overview import describe, list_all
-from fastnode.queue.peek import STATES, BadCursor, PeekRequest, peek
+from fastnode.queue.peek import BadCursor
 
-PREFIX: Final = b"/api/v1/"
+__all__ = ["PREFIX", "AdminApi"]
+
 _HEADERS: Final = (
     b"Content-Type: application/json\r\n"
     b"Cache-Control: no-store\r\n"
     b"X-Content-Type-Options: nosniff\r\n"
 )
-_SEGMENT: Final = re.compile(r"[A-Za-z0-9._-]+")
-_DOTS: Final = (".", "..")
-_PARAMETERS_MAX: Final = 8
-_VALUE_CHARACTERS_MAX: Final = 1_024
-# Account, region and name as they can be stored.
-_QUEUE: Final = re.compile(
-    r"queues/(?P<account>[0-9]{12})/(?P<region>[a-z0-9-]{1,32})"
-    r"/(?P<name>[A-Za-z0-9_-]{1,80}|[A-Za-z0-9_-]{1,75}\.fifo)(?P<messages>/messages)?"
-)
+_SESSION: Final = "session"
+_SESSION_BYTES_MAX: Final = 4_096
+_READING: Final = (b"GET", b"HEAD")
+_NO_QUEUE: Final = "QueueDoesNotExist"
+_WORD: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 _encoder: Final = msgspec.json.Encoder()
-
-Answer = Coroutine[Suspension, Any, Any]
-# A request and the path that follows the prefix.
-Answers = Callable[[Request, str], Answer]
-_CLUSTER: Final = "cluster"
+Rendered = tuple[int, bytes, bytes]
 
 
-class Refusal(Exception):
-    """What the caller is told instead."""
+class _Reply(Struct, frozen=True):
+    """An answer that brings headers of its own."""
 
-    def __init__(self, status: int, code: str, message: str, headers: bytes = b"") -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-        self.headers = headers
+    body: object
+    headers: bytes = b""
 
 
-class Number(NamedTuple):
-    """A parameter that is a number: its default and its bounds."""
-
-    default: int
-    low: int
-    high: int
-
-
-_LIST: Final = Number(100, 1, 1_000)
-_LIMIT: Final = Number(20, 1, 100)
-_BODY_BYTES: Final = Number(4_096, 256, 262_144)
+class _SignIn(Struct, frozen=True, forbid_unknown_fields=True):
+    token: str = ""
 
 
 class AdminApi:
-    """`guard` raises `SqsError` for a request that may have come through a browser. `cluster`
-    answers what is asked of the cluster.
+    """`guard` raises `SqsError` for a request that may have come through a foreign web page.
+    `sections` answer by the first segment of the path.
     """
 
     def __init__(
         self,
-        service: Any,
         guard: Callable[[Request], object],
         log: logging.Logger,
-        cluster: Answers | None = None,
+        access: Access,
+        sections: Mapping[str, Answers],
     ) -> None:
-        self._service = service
         self._guard = guard
         self._log = log
-        self._cluster = cluster
+        self._access = access
+        self._sections = sections
 
     def respond(self, request: Request, exchange: Exchange) -> None:
+        grant: Grant | None = None
         try:
             self._guard(request)
-            answer = self._answer(request)
+            path = path_of(request)
+            if path == _SESSION:
+                answer = self._session(request)
+            else:
+                grant = self._access.judge(request)
+                answer = self._answer(request, path)
         except SqsError as error:
             exchange.reply(*_rendered_error(403, "forbidden", error.message))
         except Refusal as refusal:
             exchange.reply(*_rendered_refusal(refusal))
         else:
-            start(answer, lambda result, error: exchange.reply(*self._rendered(result, error)))
 
-    def _answer(self, request: Request) -> Answer:
-        path = _path_of(request)
-        if self._cluster is not None and path.split("/")[0] == _CLUSTER:
-            return self._cluster(request, path)
-        if request.method not in (b"GET", b"HEAD"):
-            raise wrong_method("GET, HEAD")
-        if path == "queues":
-            return self._list(_parameters(request, {"prefix", "limit", "cursor"}))
-        match = _QUEUE.fullmatch(path)
-        if match is None:
-            raise _refused_path(path)
-        queue = match["account"], match["region"], match["name"]
-        if match["messages"] is None:
-            _parameters(request, set())
-            return self.described(queue)
-        names = {"state", "limit", "body_max_bytes", "cursor"}
-        return self._peek(queue, _parameters(request, names))
+            def finish(result: Any, error: BaseException | None) -> None:
+                rendered = self._rendered(result, error)
+                if grant is not None and request.method not in _READING:
+                    self._note(request, grant, rendered[0])
+                exchange.reply(*rendered)
 
-    def _list(self, given: Mapping[str, str]) -> Answer:
-        limit = _number(given, "limit", _LIST)
-        return list_all(self._service, given.get("prefix", ""), limit, given.get("cursor", ""))
+            start(answer, finish)
 
-    def _peek(self, queue: tuple[str, str, str], given: Mapping[str, str]) -> Answer:
-        state = given.get("state", STATES[0])
-        if state not in STATES:
-            raise _bad(f"state is one of {', '.join(STATES)}")
-        request = PeekRequest(
-            state,
-            _number(given, "limit", _LIMIT),
-            _number(given, "body_max_bytes", _BODY_BYTES),
-            given.get("cursor", ""),
-        )
-        return self.peeked(queue, request)
+    def _answer(self, request: Request, path: str) -> Answer:
+        answers = self._sections.get(path.partition("/")[0])
+        if answers is None:
+            raise not_found()
+        return answers(request, path)
 
-    def described(self, queue: tuple[str, str, str]) -> Answer:
-        return describe(self._service, *queue)
+    def _note(self, request: Request, grant: Grant, status: int) -> None:
+        """Who changed what, for whoever asks later."""
+        what = f"{request.method.decode()} {request.path.decode('latin-1')}"
+        fields = {"by": grant.name or "anybody", "what": what, "status": status}
+        self._log.info("an admin change", extra=fields)
 
-    def peeked(self, queue: tuple[str, str, str], request: PeekRequest) -> Answer:
-        return peek(self._service, *queue, request)
+    # --- sessions ------------------------------------------------------------------------------
 
-    def _rendered(self, result: Any, error: BaseException | None) -> tuple[int, bytes, bytes]:
+    async def _session(self, request: Request) -> _Reply:
+        parameters_of(request)
+        method = method_of(request, "GET, HEAD, POST, DELETE")
+        access = self._access
+        if method == "POST":
+            token = body_of(request, _SignIn, _SESSION_BYTES_MAX).token
+            return self._shown(*access.sign_in(request, token))
+        if method == "DELETE":
+            if session_id_of(request) is not None:
+                access.check_meant(request)
+            return self._shown(None, access.sign_out(request))
+        try:
+            return self._shown(access.judge(request))
+        except Refusal:
+            return self._shown(None)
+
+    def _shown(self, grant: Grant | None, headers: bytes = b"") -> _Reply:
+        """Who is signed in. The CSRF token is for the page of that session, and no other page can
+        read this.
+        """
+        session = None if grant is None else grant.session
+        shown = {
+            "signed_in": session is not None,
+            "needs_token": not self._access.is_open,
+            "name": grant.name if grant else "",
+            "role": grant.role if grant else None,
+            "csrf": session.csrf if session else None,
+        }
+        return _Reply(shown, headers)
+
+    # --- answers -------------------------------------------------------------------------------
+
+    def _rendered(self, result: Any, error: BaseException | None) -> Rendered:
         if isinstance(error, Refusal):
             return _rendered_refusal(error)
         if isinstance(error, BadCursor):
             return _rendered_error(400, "bad_cursor", str(error))
+        if isinstance(error, SqsError) and error.row.shape != _NO_QUEUE:
+            return _rendered_error(error.row.status, _code_of(error), error.message)
         if isinstance(error, OperationError):
             status, headers, body = _rendered_error(503, "unavailable", "try again")
             return status, headers + retry_after(error.retry_after_seconds), body
-        if error is not None:
+        if error is not None and not isinstance(error, SqsError):
             self._log.error("bug in the admin API", exc_info=error)
             return _rendered_error(500, "internal_error", "a bug; the log says more")
         if result is None:
             return _rendered_error(404, "queue_not_found", "there is no such queue")
-        return 200, _HEADERS, _encoder.encode(result)
+        reply = result if isinstance(result, _Reply) else _Reply(result)
+        return 200, _HEADERS + reply.headers, _encoder.encode(reply.body)
 
 
-def _rendered_error(status: int, code: str, message: str) -> tuple[int, bytes, bytes]:
+def _code_of(error: SqsError) -> str:
+    """`InvalidAttributeValue` → `invalid_attribute_value`."""
+    return _WORD.sub("_", error.row.shape.removesuffix("Exception")).lower()
+
+
+def _rendered_error(status: int, code: str, message: str) -> Rendered:
     return status, _HEADERS, _encoder.encode({"error": {"code": code, "message": message}})
 
 
-def _rendered_refusal(refusal: Refusal) -> tuple[int, bytes, bytes]:
+def _rendered_refusal(refusal: Refusal) -> Rendered:
     status, headers, body = _rendered_error(refusal.status, refusal.code, str(refusal))
     return status, headers + refusal.headers, body
-
-
-def wrong_method(allowed: str) -> Refusal:
-    headers = f"Allow: {allowed}\r\n".encode()
-    return Refusal(405, "method_not_allowed", f"this path answers {allowed}", headers)
-
-
-# --- paths and parameters -----------------------------------------------------------------------
-
-
-def _path_of(request: Request) -> str:
-    """What follows the prefix, without the slash that may end it."""
-    path = request.path.removeprefix(PREFIX).decode("latin-1").removesuffix("/")
-    for segment in path.split("/"):
-        if _SEGMENT.fullmatch(segment) is None or segment in _DOTS:
-            raise _bad("a path segment is empty, a dot segment or has a character that none has")
-    return path
-
-
-def _refused_path(path: str) -> Refusal:
-    segments = path.split("/")
-    if segments[0] == "queues" and (len(segments) == 4 or segments[4:] == ["messages"]):
-        return _bad("a queue is queues/{12 digits}/{region}/{name}")
-    return Refusal(404, "not_found", "there is nothing here")
-
-
-def _parameters(request: Request, names: set[str]) -> dict[str, str]:
-    try:
-        query = request.query.decode("ascii")
-        pairs = parse_qsl(
-            query,
-            keep_blank_values=True,
-            strict_parsing=bool(query),
-            errors="strict",
-            max_num_fields=_PARAMETERS_MAX,
-        )
-    except ValueError as error:
-        raise _bad("the query string cannot be read") from error
-    given = dict(pairs)
-    if len(given) < len(pairs) or not given.keys() <= names:
-        raise _bad(f"parameters are {', '.join(sorted(names)) or 'none'}, each once")
-    if any(len(value) > _VALUE_CHARACTERS_MAX for value in given.values()):
-        raise _bad("a parameter is too long")
-    return given
-
-
-def _number(given: Mapping[str, str], name: str, rule: Number) -> int:
-    text = given.get(name, str(rule.default))
-    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(rule.high))
-    if not is_number or not rule.low <= int(text) <= rule.high:
-        raise _bad(f"{name} is a number from {rule.low} to {rule.high}")
-    return int(text)
-
-
-def _bad(message: str) -> Refusal:
-    return Refusal(400, "bad_request", message)

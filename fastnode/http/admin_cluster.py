@@ -24,7 +24,15 @@ from fastnode.cluster.control_messages import BadMessage, checked_address, check
 from fastnode.config import TRANSFER_HOLD_SECONDS
 from fastnode.errors import OperationError, Unavailable
 from fastnode.flow import Suspension
-from fastnode.http.admin_api import Answer, Refusal, wrong_method
+from fastnode.http.admin_request import (
+    Answer,
+    Refusal,
+    bad_request,
+    body_of,
+    method_of,
+    not_found,
+    parameters_of,
+)
 from fastnode.http.codec import retry_after
 from fastnode.http.http1 import Request
 
@@ -32,9 +40,7 @@ BODY_BYTES_MAX: Final = 4_096
 # The connection itself gives up at 30 s, and then cannot say why.
 ANSWER_SECONDS: Final = 25.0
 _MEMBER: Final = re.compile(r"cluster/members/([0-9]{1,5})")
-_JSON: Final = b"application/json"
 
-Body = TypeVar("Body")
 Work = Coroutine[Any, Any, Any]
 
 
@@ -77,7 +83,7 @@ class _Which(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def chosen(self) -> int | None:
         if (self.group is None) != self.all or (self.group or 0) < 0:
-            raise _bad('name one group, {"group": N}, or {"all": true}')
+            raise bad_request('name one group, {"group": N}, or {"all": true}')
         return self.group
 
 
@@ -99,16 +105,15 @@ class AdminCluster:
 
     def answer(self, request: Request, path: str) -> Answer:
         """`Refusal` if it cannot be done as it was asked."""
-        if request.query:
-            raise _bad("parameters are none")
+        parameters_of(request)
         member = _MEMBER.fullmatch(path)
         if member is not None:
-            _check_method(request, "DELETE")
+            method_of(request, "DELETE")
             return _awaited(self._remove(_checked(checked_node, int(member[1]))))
         if path not in self._pages:
-            raise Refusal(404, "not_found", "there is nothing here")
+            raise not_found()
         allowed, page = self._pages[path]
-        _check_method(request, allowed)
+        method_of(request, allowed)
         return _awaited(page(request))
 
     def _status(self, _: Request) -> Work:
@@ -120,7 +125,7 @@ class AdminCluster:
         return StatusAnswer(cluster, status.node, verdict(status), status.nodes, status.groups)
 
     def _add(self, request: Request) -> Work:
-        body = _body_of(request, _NewMember)
+        body = body_of(request, _NewMember, BODY_BYTES_MAX)
         node, raft = _checked(checked_node, body.node), _checked(checked_address, body.raft)
         return _then(self._cluster.add(node, raft), {"node": node})
 
@@ -128,7 +133,7 @@ class AdminCluster:
         return _then(self._cluster.remove(node), {"node": node})
 
     def _transfer(self, request: Request) -> Work:
-        body = _body_of(request, _Transfer)
+        body = body_of(request, _Transfer, BODY_BYTES_MAX)
         group, to = body.chosen(), _checked(checked_node, body.to)
 
         async def transfer() -> dict[str, object]:
@@ -138,7 +143,7 @@ class AdminCluster:
         return transfer()
 
     def _snapshot(self, request: Request) -> Work:
-        group = _body_of(request, _Which).chosen()
+        group = body_of(request, _Which, BODY_BYTES_MAX).chosen()
 
         async def snapshot() -> dict[str, object]:
             return {"snapshots": await self._cluster.snapshot(group)}
@@ -183,25 +188,7 @@ def _settle(waiting: Suspension, ended: asyncio.Task[Any]) -> None:
         waiting.resume(ended.result())
 
 
-# --- methods and bodies -------------------------------------------------------------------------
-
-
-def _check_method(request: Request, allowed: str) -> None:
-    if request.method.decode("latin-1") not in allowed.split(", "):
-        raise wrong_method(allowed)
-
-
-def _body_of(request: Request, kind: type[Body]) -> Body:
-    content_type = request.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    if content_type != _JSON:
-        raise Refusal(415, "unsupported_media_type", "send Content-Type: application/json")
-    if len(request.body) > BODY_BYTES_MAX:
-        raise _bad(f"a body has {BODY_BYTES_MAX} bytes at most")
-    try:
-        return msgspec.json.decode(request.body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _bad(f"the body cannot be read: {error}") from error
-
+# --- values -------------------------------------------------------------------------------------
 
 Value = TypeVar("Value", int, str)
 
@@ -210,8 +197,4 @@ def _checked(check: Callable[[Value], Value], value: Value) -> Value:
     try:
         return check(value)
     except BadMessage as error:
-        raise _bad(str(error)) from error
-
-
-def _bad(message: str) -> Refusal:
-    return Refusal(400, "bad_request", message)
+        raise bad_request(str(error)) from error

@@ -23,7 +23,8 @@ _OVERDUE: Final = Refused(503, "the request was not completed in time; it may ha
 class Owner(Protocol):
     """The connection that the request came by."""
 
-    has_ended: bool
+    @property
+    def has_ended(self) -> bool: ...
 
     @property
     def peer(self) -> tuple[str, int] | None: ...
@@ -50,6 +51,7 @@ class Exchange(Struct, eq=False):
     is_overdue: bool = False  # the client was told to try again; what still comes is dropped
     on_close: Callable[[], None] | None = None
     held_bytes: int = 0  # of the request, as far as its connection counts them
+    began_ns: int = 0  # when a router got it, by the clock of `native.now_ns`
 
     def reply(self, status: int, headers: bytes, body: bytes) -> None:
         """`headers` are complete lines with CRLF; length and connection are added."""
@@ -58,6 +60,10 @@ class Exchange(Struct, eq=False):
         assert self.answer is None, "a request is answered once"
         self.answer = (status, headers, body)
         self.connection.on_answer(self)
+
+    def tap(self, tap: "Callable[[Owner], Owner]") -> None:
+        """Let somebody see the answer on its way to the connection."""
+        self.connection = tap(self.connection)
 
     @property
     def is_closed(self) -> bool:

@@ -13,18 +13,24 @@ from msgspec import Struct
 
 from fastnode.errors import DeadlineExceeded, DiskFull, OperationError, Overloaded, Unsettled
 from fastnode.flow import Suspension, start
+from fastnode.http.batch_lane import BATCH_TARGET, BatchLane
 from fastnode.http.codec import Codec, Operation, Rendered
 from fastnode.http.exchange import Exchange
+from fastnode.http.handout_lane import DeleteBatchLane, DeleteLane, HandoutLane
 from fastnode.http.health import PATH_MARK, Health
 from fastnode.http.http1 import Request
 from fastnode.http.identity import IdentitySettings, identity_of
 from fastnode.http.invocation import invocation_of, is_first_attempt
 from fastnode.http.json_codec import JsonCodec, is_json
+from fastnode.http.lane import TARGET_PREFIX
 from fastnode.http.query_codec import METHODS, QueryCodec, QueryJsonCodec, prefers_json
+from fastnode.http.receive_lane import ReceiveLane
+from fastnode.http.request_meter import RequestMeter
 from fastnode.http.response import TEXT
-from fastnode.http.send_lane import SendLane
+from fastnode.http.send_lane import TARGET, SendLane
 from fastnode.http.shedding import OVERLOADED_TEXT, EndlessRoom, Shedding
 from fastnode.http.trace_header import TRACE_HEADER, check_trace_header
+from fastnode.native import now_ns
 from fastnode.queue.caller import CLIENT_RETRIES, SERVER_ATTEMPTS, Call, Caller
 from fastnode.queue.errors import (
     SqsError,
@@ -44,8 +50,10 @@ _UNAVAILABLE_TEXTS: Final[Mapping[type[OperationError], str]] = {
     Unsettled: _UNSETTLED,
     DiskFull: "The service is out of disk space and accepts no new messages at the moment.",
 }
-
-
+HANDOUT_LANES: Final[Mapping[bytes, type[HandoutLane]]] = {
+    TARGET_PREFIX + lane.action.encode(): lane
+    for lane in (ReceiveLane, DeleteLane, DeleteBatchLane)
+}
 # Runs an operation for a call, wherever its queue is led.
 Handle = Callable[[Any, Call, Any], Coroutine[Suspension, Any, Any]]
 
@@ -63,7 +71,9 @@ class Router:
         health: Health | None = None,
         handle: Handle | None = None,
         shedding: Shedding | None = None,
+        meter: RequestMeter | None = None,
     ) -> None:
+        self.meter = meter or RequestMeter()
         self._health = health
         self._shedding = shedding or Shedding(EndlessRoom(), request_ids)
         self._room = self._shedding.room
@@ -75,7 +85,12 @@ class Router:
         self._json = JsonCodec(operations)
         self._query = QueryCodec(operations)
         self._query_json = QueryJsonCodec(operations)
-        self._lane = SendLane(self._identity, service, request_ids, self._go_on)
+        parts = self._identity, service, request_ids, self._go_on, self.meter
+        self._lanes: dict[bytes | None, SendLane | BatchLane | HandoutLane] = {
+            TARGET: SendLane(*parts),
+            BATCH_TARGET: BatchLane(*parts),
+            **{target: lane(*parts) for target, lane in HANDOUT_LANES.items()},
+        }
 
     def respond(self, request: Request, exchange: Exchange) -> None:
         # The first look is nearly free, and SDKs post everything to the root.
@@ -83,7 +98,9 @@ class Router:
             return
         if self._room.room <= 0 and self._is_turned_away(request, exchange):
             return
-        if self._lane.take(request, exchange):
+        exchange.began_ns = now_ns()
+        lane = self._lanes.get(request.headers.get(b"x-amz-target"))
+        if lane is not None and lane.take(request, exchange):
             return
         if request.method in METHODS:
             self._run(self._codec_of(request), request, exchange)
@@ -115,12 +132,13 @@ class Router:
         return health is not None and health.respond(request, exchange)
 
     def _run(self, codec: Codec, request: Request, exchange: Exchange) -> None:
-        request_id = self._request_ids()
+        request_id, operation = self._request_ids(), None
         try:
             caller = self._admitted(request)
             operation = _reached(codec, caller, request)
             decoded = codec.decode(operation, request)
         except SqsError as error:
+            self.meter.refuse(None if operation is None else operation.name, error)
             exchange.reply(*codec.encode_error(error, request_id))
             return
         self._begin(self._call(caller, request_id, request, exchange, codec, operation), decoded)
@@ -133,12 +151,14 @@ class Router:
         decoded: Struct,
         identity: bytes = b"",
         error: OperationError | None = None,
+        deadline_ms: int = 0,
     ) -> None:
         """The short way has read the request and cannot take it; or has, and this came of it."""
         codec, request_id = self._json, self._request_ids()
         operation = codec.operation_of(request)
         call = self._call(caller, request_id, request, exchange, codec, operation)
         call.request = call.request or identity
+        call.deadline_ms = deadline_ms
         self._begin(call, decoded, error)
 
     def _call(
@@ -151,6 +171,7 @@ class Router:
         operation: Operation,
     ) -> "_HttpCall":
         call = _HttpCall(caller, request_id, request, exchange, codec, operation, self._log)
+        call.meter = self.meter
         call.gates = gates = self._service.gates
         if gates.recognises_retries:
             call.request = invocation_of(request, caller.sender_id, operation.name)
@@ -209,6 +230,7 @@ class _HttpCall(Call):
         "_operation",
         "_request",
         "gates",
+        "meter",
     )
 
     def __init__(
@@ -229,10 +251,12 @@ class _HttpCall(Call):
         self.retention = SERVER_ATTEMPTS
         self.is_repeated = False
         self.is_reused = False
+        self.deadline_ms = 0
         self.is_gone = False
         self.on_gone = None
         self.explanation = None
         self.gates: Gates
+        self.meter: RequestMeter
         self._request = request
         self._exchange = exchange
         self._codec = codec
@@ -298,6 +322,7 @@ class _HttpCall(Call):
         request_id = self.request_id
         if isinstance(error, OperationError) and self._goes_on(error):
             return
+        self.meter.ended(self.action, self._exchange.began_ns, request_id, error)
         if error is None:
             rendered = self._codec.encode(self._operation, result, request_id)
             if self.explanation is not None:

@@ -38,12 +38,14 @@ class Call:
 
     `request` is the call's identity, the same for all its attempts, and empty until somebody needs
     it; `retention` says how long it is remembered. `is_repeated`: an earlier attempt may have taken
-    effect, somewhere; `is_reused`: it was a node that repeated it, not the client.
+    effect, somewhere; `is_reused`: it was a node that repeated it, not the client. `deadline_ms` is
+    set of a receive that has waited already: until then.
     """
 
     __slots__ = (
         "action",
         "caller",
+        "deadline_ms",
         "explanation",
         "is_gone",
         "is_repeated",
@@ -62,6 +64,7 @@ class Call:
         self.retention = SERVER_ATTEMPTS
         self.is_repeated = False
         self.is_reused = False
+        self.deadline_ms = 0
         self.is_gone = False
         self.on_gone: Callable[[], None] | None = None
         self.explanation: str | None = None
@@ -85,6 +88,11 @@ class Call:
     def is_secure(self) -> bool:
         """Whether the call came over TLS."""
         return False
+
+    def stop_waiting(self) -> None:
+        """The client has left a wait, if this is one, for another attempt."""
+        if self.on_gone is not None:
+            self.leave()
 
     def leave(self) -> None:
         """The client is gone. Called by whoever watches the connection."""

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from fastnode import config
+from fastnode import config, native
 from fastnode.native import MESSAGE_MOVED, MessageRecord, MessageState
 from fastnode.queue.message_attributes import Moved, decode_extras
 
@@ -50,6 +50,36 @@ class Choice(NamedTuple):
     def is_cut_short(self) -> bool:
         """There may be more behind what had to be passed over."""
         return len(self.expired) >= PASSED_OVER_MAX or len(self.dead) >= DEAD_MAX
+
+
+class PlainChoice(NamedTuple):
+    """What a receive claims on its short way: positions and records of messages that nobody has
+    received, and in a FIFO queue the groups that they were found in.
+    """
+
+    items: list[tuple[int, bytes]]
+    groups: list[str]
+
+    @property
+    def positions(self) -> list[int]:
+        return [position for position, _ in self.items]
+
+    def decoded(self) -> Choice:
+        """As the long way has it."""
+        taken = [
+            Taken(position, stored, native.decode_message(stored), None)
+            for position, stored in self.items
+        ]
+        return Choice(taken, [], [])
+
+
+class Hidden(NamedTuple):
+    """What a delete removes on its short way: when each message, by its position, would become
+    visible, and in a FIFO queue the groups that they are in.
+    """
+
+    times: dict[int, int]
+    groups: dict[int, str]
 
 
 class Counts(NamedTuple):

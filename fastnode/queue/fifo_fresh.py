@@ -2,6 +2,7 @@
 and then need not be read.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from fastnode import config
@@ -31,9 +32,12 @@ class Fresh:
         self._records[position] = record
         self._bytes += len(record)
 
-    def take(self, position: int) -> bytes | None:
-        record = self._records.pop(position, None)
-        if record is not None:
-            self._bytes -= len(record)
+    def take(self, positions: Iterable[int]) -> dict[int, bytes | None]:
+        """The records of these messages, None for one that is not here."""
+        pop = self._records.pop
+        records = {position: pop(position, None) for position in positions}
+        found = [record for record in records.values() if record is not None]
+        if found:
+            self._bytes -= sum(map(len, found))
             self._refused = 0
-        return record
+        return records

@@ -9,13 +9,23 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from fastnode import config, native
-from fastnode.native import TOUCH, FifoDraft, FifoKeys, MessageRecord, PlannedSend
-from fastnode.queue.choice import Choice, Counts, Taken
+from fastnode.native import (
+    FRESH_DELETE,
+    TOUCH,
+    FifoDraft,
+    FifoKeys,
+    MessageRecord,
+    PlannedSend,
+    Write,
+)
+from fastnode.queue.choice import Choice, Counts, Hidden, PlainChoice, Taken
 from fastnode.queue.fifo_fresh import Fresh
+from fastnode.queue.fifo_handed import Handed
 from fastnode.queue.fifo_ready import Head, Ready
 from fastnode.queue.fifo_walk import Walk
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.plans import group_of
+from fastnode.queue.waiting import Item
 from fastnode.store.keyspace import POSITION_BYTES, split_head_key
 from fastnode.store.records import QueueRecord
 from fastnode.store.txn import Txn
@@ -39,6 +49,7 @@ class FifoQueue(LiveQueue):
         # Messages that receives have taken, without large bodies: whoever deletes one or changes
         # its visibility wants to know its group.
         self._held: dict[int, MessageRecord] = {}
+        self._handed = Handed()
         self._fresh = Fresh()
         keys = self.messages
         self.fifo_keys = FifoKeys(
@@ -78,6 +89,47 @@ class FifoQueue(LiveQueue):
         self._release(barren)
         return choice
 
+    def take_plain(self, limit: int, now: int) -> PlainChoice | None:
+        """As in a standard queue."""
+        self._catch_up(now)
+        if not self.timers.knows_all or self._has_arrivals or self.delay:
+            return None
+        choice, is_plain = PlainChoice([], []), True
+        oldest_ms = (now >> 16) - self.settings.retention_ms
+        while is_plain and len(choice.items) < limit:
+            self._load_ready(now)
+            head = self.ready.take(now, 0)
+            if head is None:
+                break
+            items = self._unreceived(head, limit - len(choice.items))
+            choice.items.extend(items)
+            # Also of a group without any: it is taken.
+            choice.groups.extend([head.group_id] * max(len(items), 1))
+            is_plain = bool(items) and native.are_plain(items, oldest_ms)
+        if not is_plain or not choice.items:
+            self.untake(choice)
+            return None
+        self.scanned += len(choice.items)
+        return choice
+
+    def _unreceived(self, head: Head, limit: int) -> list[Item]:
+        """The first messages of the group; nothing if somebody has received one of them."""
+        keys = self.messages
+        begin = keys.group_key(head.group_id, head.position)
+        end = native.prefix_end(keys.group_prefix(head.group_id))
+        rows = self.group.scan_keys(begin, end, limit)
+        positions = [int.from_bytes(row[-POSITION_BYTES:], "big") for row in rows]
+        if self.timers.has_any(positions):
+            return []
+        records = self._records(positions)
+        return [(position, record) for position, record in records.items() if record is not None]
+
+    def untake(self, choice: PlainChoice) -> None:
+        self._release(set(choice.groups))
+
+    def heads_of(self, choice: PlainChoice) -> list[bytes]:
+        return [self.messages.head_key(group_id) for group_id in dict.fromkeys(choice.groups)]
+
     def choose_by_group(
         self, limit: int, now: int, through: int, begin: bytes
     ) -> tuple[Choice, bytes]:
@@ -109,6 +161,13 @@ class FifoQueue(LiveQueue):
 
     def settled(self, choice: Choice) -> None:
         self._release({group_of(taken.record) for taken in choice.all})
+        self._wake()
+
+    def delivered(self, choice: PlainChoice, nonce: int, visible_at: int) -> None:
+        positions = choice.positions
+        self.handed_out(tuple(positions), visible_at)
+        self._handed.add(positions, choice.groups, nonce)
+        self._release(set(choice.groups))
         self._wake()
 
     def has_available(self) -> bool:
@@ -166,7 +225,7 @@ class FifoQueue(LiveQueue):
         return dict(zip(positions, stored, strict=True))
 
     def _records(self, positions: Sequence[int]) -> dict[int, bytes | None]:
-        records = {position: self._fresh.take(position) for position in positions}
+        records = self._fresh.take(positions)
         missing = [position for position, record in records.items() if record is None]
         if missing:
             stored = self.group.get_many([self.messages.data_key(one) for one in missing])
@@ -208,22 +267,18 @@ class FifoQueue(LiveQueue):
     def added(self, messages: Iterable[PlannedSend]) -> None:
         """Whoever added them reports the transaction, which knows their groups."""
 
-    def sent(self, drafts: Iterable[FifoDraft], messages: Iterable[PlannedSend]) -> None:
+    def sent(self, commit_ts: int, drafts: Iterable[FifoDraft], records: Iterable[bytes]) -> None:
         """Messages were stored."""
-        for draft, message in zip(drafts, messages, strict=True):
-            self._stored(draft[1], message[2], message[3])
+        for draft, record in zip(drafts, records, strict=True):
+            self._stored(draft[1], commit_ts << 16 | draft[0], record)
         if self.waiters:
-            self._wake()
-
-    def sent_one(self, draft: FifoDraft, message: PlannedSend) -> None:
-        self._stored(draft[1], message[2], message[3])
-        if self.waiters:
-            self._wake()
+            self.group.afterwards(self._wake)
 
     def _stored(self, group_id: str, position: int, record: bytes) -> None:
         """Behind others of its group a message changes nothing; of a group that nobody knows, when
         all are known, it is the first.
         """
+        self.messages_in += 1
         self._fresh.add(position, record)
         if self.ready.lacks(group_id, position):
             if self.ready.knows_all:
@@ -238,10 +293,38 @@ class FifoQueue(LiveQueue):
                 self._refresh(split_head_key(head_key)[1].decode())
         self._wake()
 
+    def handed_out(self, positions: tuple[int, ...], visible_at: int) -> None:
+        self._handed.forget(positions)
+        super().handed_out(positions, visible_at)
+
     def removed(self, positions: Collection[int]) -> None:
         super().removed(positions)
+        self._handed.forget(positions)
         for position in positions:
             self._held.pop(position, None)
+
+    def hidden(self, places: Sequence[tuple[int, int]], now: int) -> Hidden | None:
+        """As in a standard queue; here a handle must be the last one, and still good."""
+        groups = self._handed.groups_of(places)
+        times = None if groups is None else self.timers.times_of(groups)
+        if groups is None or times is None or min(times.values()) <= now:
+            return None
+        return Hidden(times, groups)
+
+    def unfiling(self, hidden: Hidden) -> list[Write]:
+        keys, writes, touched = self.messages, list[Write](), ""
+        for position, group_id in hidden.groups.items():
+            writes.append((FRESH_DELETE, keys.group_key(group_id, position), b""))
+            if group_id != touched:
+                writes.append((TOUCH, keys.head_key(group_id), b""))
+                touched = group_id
+        return writes
+
+    def deleted(self, hidden: Hidden) -> None:
+        self.removed(hidden.times)
+        for group_id in set(hidden.groups.values()):
+            self._refresh(group_id)
+        self._wake()
 
     def times_of(self, positions: Iterable[int]) -> dict[int, int] | None:
         """Whether a handle is still good is in the states."""

@@ -5,7 +5,7 @@ from typing import Final
 
 from fastnode import config, native
 from fastnode.flow import Suspension
-from fastnode.native import FifoDraft, PlannedSend
+from fastnode.native import FifoDraft
 from fastnode.queue.caller import Call
 from fastnode.queue.digest import body_md5, content_deduplication_id
 from fastnode.queue.fifo_live import FifoQueue
@@ -85,16 +85,20 @@ async def store_in(
         original = originals[key]
         if key not in drafts and (original is None or not _is_recent(original, stamps[1])):
             drafts[key] = _draft(entry, valid, key)
-    sent: dict[bytes, PlannedSend] = {}
+    service.gates.deduplicated += len(messages) - len(drafts)
+    sent: dict[bytes, Sent] = {}
     if drafts:
         outcome = Suspension()
         new = tuple(drafts.values())
-        planned = submit(queue, (request, call.retention), stamps, sender, new, outcome)
+        records = submit(queue, (request, call.retention), stamps, sender, new, outcome)
         await outcome
-        queue.sent(new, planned)
-        sent = dict(zip(drafts, planned, strict=True))
+        queue.sent(stamps[1], new, records)
+        sent = {
+            draft.dedup_key: _answer(queue, stamps[1] << 16 | draft.entry, record)
+            for draft, record in zip(new, records, strict=True)
+        }
     return [
-        _answer(queue, sent[key]) if key in sent else _original(queue, originals[key], valid)
+        sent[key] if key in sent else _original(queue, originals[key], valid)
         for key, (_, valid) in zip(keys, messages, strict=True)
     ]
 
@@ -111,40 +115,44 @@ def submit(
     sender: str,
     drafts: Sequence[FifoDraft],
     waiting: Waiting,
-) -> list[PlannedSend]:
-    """Plan and submit messages of which none is a duplicate, under stamps just taken."""
+) -> list[bytes]:
+    """Plan and submit messages of which none is a duplicate, under stamps just taken; their
+    records.
+    """
     group, (start_ts, commit_ts) = queue.group, stamps
     request, retention = identity
-    encoded, planned = native.plan_fifo_sends(
+    encoded, records = native.plan_fifo_sends(
         request, start_ts, commit_ts, retention, queue.fifo_keys, sender, drafts
     )
-    latched = (drafts[0][2],) if len(drafts) == 1 else tuple([draft[2] for draft in drafts])
+    latched = tuple([draft[2] for draft in drafts])
     group.latches.hold(latched)
+    add, now_ms = queue.recent.add, commit_ts >> 16
     for key in latched:
-        queue.recent.add(key, commit_ts >> 16)
+        add(key, now_ms)
     group.submit_encoded(request, commit_ts, encoded, waiting, latched)
-    return planned
+    return records
 
 
-def plain_draft(
-    queue: FifoQueue, group_id: str, deduplication_id: str | None, body: bytes
-) -> FifoDraft | None:
-    """Of a message with nothing but a body and its ids, if it is new and nobody has to wait for
-    anything: then there is nothing left to check but the body.
+def plain_drafts(
+    queue: FifoQueue, filed: Sequence[tuple[str, str | None]], bodies: Sequence[bytes]
+) -> list[FifoDraft] | None:
+    """Of messages with nothing but bodies and ids, if all are new and nobody has to wait for
+    anything: then there is nothing left to check but the bodies.
     """
-    if deduplication_id is None:
-        if not queue.settings.has_content_based_deduplication:
+    if queue.settings.has_content_based_deduplication:
+        filed = [
+            (group_id, content_deduplication_id(body) if known is None else known)
+            for (group_id, known), body in zip(filed, bodies, strict=True)
+        ]
+    drafts = native.plain_drafts(queue.messages.dedup, queue.record.dedup_per_group, filed, bodies)
+    if drafts is None:
+        return None
+    group, may_have = queue.group, queue.recent.may_have
+    held = group.latches.held
+    for _, _, key, _, _ in drafts:
+        if key in held or (may_have(key) and group.get(key) is not None):
             return None
-        deduplication_id = content_deduplication_id(body)
-    draft = native.plain_draft(
-        queue.messages.dedup, queue.record.dedup_per_group, group_id, deduplication_id, body
-    )
-    if draft is None:
-        return None
-    group, key = queue.group, draft[2]
-    if group.latches.is_held(key) or (queue.recent.may_have(key) and group.get(key) is not None):
-        return None
-    return draft
+    return drafts
 
 
 def _originals(queue: FifoQueue, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
@@ -172,9 +180,10 @@ def _is_recent(original: bytes, now: int) -> bool:
     return (now >> 16) - (sent_at >> 16) < config.DEDUPLICATION_MS
 
 
-def _answer(queue: LiveQueue, planned: PlannedSend) -> Sent:
-    number = native.sequence_number(planned.position, queue.partition)
-    return Sent(planned.message_id, planned.body_md5, number)
+def _answer(queue: LiveQueue, position: int, record: bytes) -> Sent:
+    message = native.decode_message(record)
+    number = native.sequence_number(position, queue.partition)
+    return Sent(native.message_id_text(message.message_id), message.body_md5.hex(), number)
 
 
 def _original(queue: LiveQueue, original: bytes | None, valid: ValidSend) -> Sent | None:

@@ -6,13 +6,14 @@ engine.
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from fastnode import config, native
 from fastnode.native import (
     MESSAGE_MOVED,
     TIMER_RECEIVED,
+    HandoutKeys,
     MessageRecord,
     PlannedSend,
     Receipt,
@@ -22,21 +23,22 @@ from fastnode.queue.attributes import settings_of
 from fastnode.queue.choice import DEAD_MAX, PASSED_OVER_MAX, Choice, Counts, Taken
 from fastnode.queue.fair import Tenants
 from fastnode.queue.long_poll import Alarm, Waiter, Waiters
+from fastnode.queue.partition_groups import partition_secret
 from fastnode.queue.policy import policy_of
 from fastnode.queue.throttle import Throttle, throttle_of
 from fastnode.queue.timers import Timer, Timers
+from fastnode.queue.traffic import Traffic
 from fastnode.queue.waiting import Item, Waiting
 from fastnode.store.group import Group
-from fastnode.store.keyspace import MessageKeys, QueueKeys
+from fastnode.store.keyspace import MessageKeys, QueueKeys, split_position
 from fastnode.store.records import QueueRecord
 from fastnode.store.txn import Txn
 
-_FIRST_PAGE_ROWS: Final = 16
 # No message is stored at the beginning of time.
 NO_POSITION: Final = 0
 
 
-class LiveQueue:
+class LiveQueue(Traffic):
     # The metadata as stored, to see whether another leader has changed them.
     stored = b""
     # Whether it is known to exist; of a queue that is led here that goes without saying.
@@ -76,12 +78,14 @@ class LiveQueue:
         self.generation = generation
         keys = self.messages = MessageKeys(self.keys.segment, generation, self.partition)
         self.send_keys = SendKeys(self.keys.generation, keys.total, keys.data)
+        self.handout_keys = HandoutKeys(
+            self.keys.generation, keys.places, keys.total, keys.in_flight, keys.delayed, keys.mark
+        )
         mark = self.group.get(self.messages.mark)
         self.waiting = Waiting(int.from_bytes(mark or b"", "big"))
         self._waiting_end = native.prefix_end(self.messages.data)
         self.timers = Timers()
         self.tenants: Tenants | None = None
-        self._page_rows = _FIRST_PAGE_ROWS
         # Rows that receives have looked at so far.
         self.scanned = 0
         # Retention has removed everything before it; see retention.py.
@@ -266,19 +270,14 @@ class LiveQueue:
         """The next page of records, without those that have state: received or delayed before the
         page was read.
         """
-        keys, limit = self.messages, self._page_rows
+        keys, limit = self.messages, self.waiting.page_rows
         start = keys.data_key(self.waiting.next_position)
-        stored = self.group.scan(start, max(start, self._waiting_end), limit)
-        rows = [(keys.position_of(key), record) for key, record in stored]
+        rows = self.group.scan(start, max(start, self._waiting_end), limit)
         taken: list[int] = []
         if rows:
-            first, last = keys.state_key(rows[0][0]), keys.state_key(rows[-1][0] + 1)
-            taken = [
-                keys.state_position_of(key) for key in self.group.scan_keys(first, last, limit)
-            ]
-            self._page_rows = _next_page_rows(
-                limit, sum(len(record) for _, record in rows) // len(rows)
-            )
+            first = keys.state_key(split_position(rows[0][0]))
+            last = keys.state_key(split_position(rows[-1][0]) + 1)
+            taken = [split_position(key) for key in self.group.scan_keys(first, last, limit)]
         self.waiting.load(rows, taken, is_last=len(rows) < limit)
 
     # --- what transactions did ---------------------------------------------------------------
@@ -287,16 +286,20 @@ class LiveQueue:
         append = self.waiting.append
         for _, _, position, record in messages:
             append(position, record)
-        if self.waiters:
-            self.waiters.wake_one()
+        self._announce()
 
-    def added_one(self, position: int, record: bytes) -> None:
+    def added_plain(self, position: int, records: Sequence[bytes]) -> None:
+        self.messages_in += len(records)
         if self.tenants is not None:
-            self.added((PlannedSend("", "", position, record),))
+            self.added([PlannedSend("", "", position + n, one) for n, one in enumerate(records)])
             return
-        self.waiting.append(position, record)
+        self.waiting.extend(position, records)
+        self._announce()
+
+    def _announce(self) -> None:
+        """Messages came; more may come in the same moment."""
         if self.waiters:
-            self.waiters.wake_one()
+            self.group.afterwards(self.waiters.wake_one)
 
     def scheduled(self, timers: Iterable[Timer]) -> None:
         """Messages were delayed, received, had their visibility changed, or came back."""
@@ -308,16 +311,25 @@ class LiveQueue:
         if self.waiters:
             self._ring()
 
+    def handed_out(self, positions: tuple[int, ...], visible_at: int) -> None:
+        """As `scheduled`, for what one receive took."""
+        self.deliveries += len(positions)
+        self.timers.hide(positions, visible_at, was_received=True)
+        self.swept_to = min(self.swept_to, *positions)
+        if self.waiters:
+            self._ring()
+
     def removed(self, positions: Collection[int]) -> None:
-        for position in positions:
-            self.timers.forget(position)
+        self.messages_out += len(positions)
+        self.timers.forget(positions)
 
     def applied(self, txn: Txn) -> None:
         """A transaction that may have changed what is deliverable is through."""
 
-    def arrived(self, messages: Iterable[PlannedSend]) -> None:
+    def arrived(self, messages: Collection[PlannedSend]) -> None:
         """Messages came from another queue."""
         self._has_arrivals = True
+        self.messages_in += len(messages)
         self.added(messages)
 
     # --- finding a message ---------------------------------------------------------------------
@@ -351,8 +363,8 @@ class LiveQueue:
 
     # --- waiting for a message ---------------------------------------------------------------
 
-    def wait(self, deadline_ms: int) -> Waiter:
-        waiter = self.waiters.join(deadline_ms)
+    def wait(self, deadline_ms: int, told: Callable[[bool], None] | None = None) -> Waiter:
+        waiter = self.waiters.join(deadline_ms, told)
         self._set_alarm(self.group.now())
         return waiter
 
@@ -382,19 +394,3 @@ class LiveQueue:
             # A timer is due once the clock has passed its counter bits too: the millisecond after.
             deadline_ms = min(deadline_ms, (next_at >> 16) + 1)
         self._alarm.set(deadline_ms, now >> 16, self._ring)
-
-
-def partition_secret(secret: bytes, partition: int) -> bytes:
-    """Each partition signs its own handles, so that none passes for another partition's."""
-    if partition == native.UNPARTITIONED:
-        return secret
-    number = int.from_bytes(secret, "big") ^ (partition + 1)
-    return number.to_bytes(len(secret), "big")
-
-
-def _next_page_rows(rows: int, average_bytes: int) -> int:
-    """As many rows as fit the read-ahead buffer, approached from below: the first page may hold
-    large bodies.
-    """
-    fitting = config.READ_AHEAD_BYTES // max(average_bytes, 1)
-    return max(config.RECEIVE_MESSAGES_MAX, min(fitting, 4 * rows, config.READ_AHEAD_MESSAGES))

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from fastnode.flow import Suspension
-from fastnode.queue.caller import Call
 
 # Deadlines of waiters that were woken stay behind; this many are not worth a clean-up.
 _SLACK: Final = 64
@@ -26,18 +25,34 @@ class Alarm(Protocol):
 
 
 class Waiter(Suspension):
-    """Resumed with True when a message may be there, with False when it has waited long enough."""
+    """Resumed with True when a message may be there, with False when it has waited long enough. It
+    is awaited, or tells `told`: thousands may wait, and a coroutine is large.
+    """
 
-    __slots__ = ("deadline_ms",)
+    __slots__ = ("_told", "deadline_ms")
 
-    def __init__(self, deadline_ms: int) -> None:
+    def __init__(self, deadline_ms: int, told: Callable[[bool], None] | None = None) -> None:
         super().__init__()
         self.deadline_ms = deadline_ms
+        self._told = told
+
+    def resume(self, value: bool = False) -> None:
+        super().resume(value)
+        if self._told is not None:
+            self._told(value)
 
     def leave(self) -> None:
         """The client has gone: end the wait, take nothing."""
         if not self.is_done:
             self.resume(False)
+
+
+class Poll(Protocol):
+    """A receive at work."""
+
+    def stop_waiting(self) -> None:
+        """If it waits; nobody reads its answer any more."""
+        ...
 
 
 class Polls:
@@ -48,15 +63,18 @@ class Polls:
     __slots__ = ("_calls",)
 
     def __init__(self) -> None:
-        self._calls: dict[bytes, Call] = {}
+        self._calls: dict[bytes, Poll] = {}
 
-    def begin(self, request: bytes, call: Call) -> None:
+    def has(self, request: bytes) -> bool:
+        return request in self._calls
+
+    def begin(self, request: bytes, call: Poll) -> None:
         older = self._calls.get(request)
-        if older is not None and older.on_gone is not None:
-            older.leave()
+        if older is not None:
+            older.stop_waiting()
         self._calls[request] = call
 
-    def end(self, request: bytes, call: Call) -> None:
+    def end(self, request: bytes, call: Poll) -> None:
         if self._calls.get(request) is call:
             del self._calls[request]
 
@@ -77,8 +95,8 @@ class Waiters:
     def __len__(self) -> int:
         return len(self._order)
 
-    def join(self, deadline_ms: int) -> Waiter:
-        waiter = Waiter(deadline_ms)
+    def join(self, deadline_ms: int, told: Callable[[bool], None] | None = None) -> Waiter:
+        waiter = Waiter(deadline_ms, told)
         self._arrivals += 1
         self._order[self._arrivals] = waiter
         heapq.heappush(self._by_deadline, (deadline_ms, self._arrivals))

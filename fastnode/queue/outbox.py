@@ -105,7 +105,7 @@ async def look_at(queues: Queues, segments: Iterable[bytes]) -> None:
     """What is known of these queues afterwards is certain: of one with partitions the home group
     may be led elsewhere, and be a moment behind here.
     """
-    for segment in set(segments):
+    for segment in dict.fromkeys(segments):
         queue = queues.find(*native.split_queue_segment(segment))
         if queue is None:
             home = native.home_group(segment, len(queues.groups))
@@ -255,7 +255,7 @@ class _Carrier:
             queue = queues[letter.source, letter.partition]
             if queue is not None and queue.generation == letter.generation:
                 timers.append((queue, _plan_return(queue, txn, letter)))
-        for key in {_task_key(letter) for letter in returned if letter.task}:
+        for key in dict.fromkeys(_task_key(letter) for letter in returned if letter.task):
             stored = group.get(key)
             if stored is not None:
                 count = sum(1 for letter in returned if letter.task and _task_key(letter) == key)

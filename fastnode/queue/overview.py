@@ -42,14 +42,24 @@ class QueueDetails(Struct, frozen=True):
     tags: Mapping[str, str]
 
 
-async def list_all(service: Service, prefix: str, limit: int, cursor: str) -> QueuePage:
-    """Queues whose names have the prefix, in the order of account, region and name.
+class NameFilter(Struct, frozen=True):
+    """Names that begin with one text and have another somewhere, in upper or lower case."""
 
-    Names with a prefix may lie far apart, so a page looks at a bounded number and may be short.
+    prefix: str = ""
+    contains: str = ""
+
+    def admits(self, name: str) -> bool:
+        return name.startswith(self.prefix) and self.contains.lower() in name.lower()
+
+
+async def list_all(service: Service, wanted: NameFilter, limit: int, cursor: str) -> QueuePage:
+    """Queues with the names that are wanted, in the order of account, region and name.
+
+    They may lie far apart, so a page looks at a bounded number and may be short.
     """
     begin = _begin(cursor)
     end = native.prefix_end(native.FAMILY_META)
-    rows_max = config.LIST_PAGE_MAX if prefix else limit
+    rows_max = limit if wanted == NameFilter() else config.LIST_PAGE_MAX
     found: list[bytes] = []
     known_to = end
     for group in service.groups:
@@ -60,14 +70,14 @@ async def list_all(service: Service, prefix: str, limit: int, cursor: str) -> Qu
             # What comes after it in this group, nobody has looked at.
             known_to = min(known_to, keys[-1] + b"\x00")
     known = sorted(key for key in found if key < known_to)
-    return _page(known, prefix, limit, is_all=known_to == end)
+    return _page(known, wanted, limit, is_all=known_to == end)
 
 
-def _page(keys: list[bytes], prefix: str, limit: int, *, is_all: bool) -> QueuePage:
+def _page(keys: list[bytes], wanted: NameFilter, limit: int, *, is_all: bool) -> QueuePage:
     queues: list[QueueName] = []
     for count, key in enumerate(keys, start=1):
         name = QueueName(*native.split_queue_segment(key[len(native.FAMILY_META) :]))
-        if name.name.startswith(prefix):
+        if wanted.admits(name.name):
             queues.append(name)
         if len(queues) == limit and (count < len(keys) or not is_all):
             return QueuePage(queues, encode_cursor(0, key))

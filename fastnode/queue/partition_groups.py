@@ -1,5 +1,5 @@
 """Which groups partitions live in: those of a new queue that nobody has placed, and those in which
-stored queues have some.
+stored queues have some. And by what secret a partition signs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,3 +33,11 @@ def _used_by(group: Group) -> Iterator[int]:
             if placed:
                 yield from (group.number, *placed)
         begin = rows[-1][0] + b"\x00"
+
+
+def partition_secret(secret: bytes, partition: int) -> bytes:
+    """Each partition signs its own handles, so that none passes for another partition's."""
+    if partition == native.UNPARTITIONED:
+        return secret
+    number = int.from_bytes(secret, "big") ^ (partition + 1)
+    return number.to_bytes(len(secret), "big")

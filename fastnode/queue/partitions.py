@@ -12,8 +12,9 @@ from fastnode.errors import NotLed
 from fastnode.native import Receipt
 from fastnode.queue.choice import Counts
 from fastnode.queue.fifo_live import FifoQueue
-from fastnode.queue.live import LiveQueue, partition_secret
+from fastnode.queue.live import LiveQueue
 from fastnode.queue.long_poll import Alarm
+from fastnode.queue.partition_groups import partition_secret
 from fastnode.store.group import Group
 from fastnode.store.keyspace import PartitionKeys, QueueKeys
 from fastnode.store.records import (

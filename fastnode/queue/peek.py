@@ -83,6 +83,8 @@ class PeekRequest(Struct, frozen=True):
     limit: int
     body_bytes_max: int
     cursor: str
+    # Only messages whose body or id has this text.
+    contains: str = ""
 
 
 async def peek(
@@ -136,7 +138,8 @@ def _page(
     if cursor is not None:
         ranges = _after(ranges, cursor, generation)
     retention_ms = settings_of(record.attributes).retention_ms
-    look = _Look(group, keys, request.body_bytes_max, (now >> 16) - retention_ms)
+    expired_ms = (now >> 16) - retention_ms
+    look = _Look(group, keys, request.body_bytes_max, expired_ms, request.contains)
     return _collect(look, ranges, request.limit)
 
 
@@ -192,6 +195,7 @@ class _Look(NamedTuple):
     body_bytes_max: int
     # What was sent by then is expired, though it may still be stored: no receive would give it.
     expired_ms: int
+    contains: str
 
     def rows(self, each: _Range, begin: bytes) -> list[tuple[bytes, int | None]]:
         """Some keys of the range, each with the position of the message that it stands for."""
@@ -218,6 +222,10 @@ class _Look(NamedTuple):
             return None
         return record, None if state is None else native.decode_state(state)
 
+    def is_wanted(self, record: MessageRecord) -> bool:
+        text = self.contains
+        return text.encode() in record.body or text == native.message_id_text(record.message_id)
+
 
 def _collect(
     look: _Look, ranges: list[_Range], limit: int
@@ -228,8 +236,9 @@ def _collect(
     for count, (key, position) in enumerate(_walk(look, ranges), start=1):
         found = None if position is None else look.message(position)
         if found is not None:
-            messages.append(_shown(*found, look.body_bytes_max))
             read_bytes += len(found[0].body)
+            if look.is_wanted(found[0]):
+                messages.append(_shown(*found, look.body_bytes_max))
         if len(messages) == limit or count == config.PEEK_ROWS or read_bytes > config.PEEK_BYTES:
             return messages, key
     return messages, None

@@ -9,7 +9,7 @@ from fastnode.queue.api import ReceiveMessageRequest, ReceiveMessageResponse
 from fastnode.queue.caller import Call
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.partitions import PartitionedQueue
-from fastnode.queue.receive_again import received_before
+from fastnode.queue.receive_again import keep, received_before
 from fastnode.queue.receive_answer import answers
 from fastnode.queue.receive_one import (
     Budget,
@@ -51,7 +51,7 @@ async def _received(
     valid = validate.receive_message(request, queue.settings)
     # A node that repeats a receive has waited for its messages before.
     wait_ms = 0 if call.is_reused else valid.wait_seconds * 1000
-    deadline_ms = (queue.group.now() >> 16) + wait_ms
+    deadline_ms = call.deadline_ms or (queue.group.now() >> 16) + wait_ms
     again = await _repeated(service, queue, valid)
     if again:
         return ReceiveMessageResponse(answers(again, valid))
@@ -110,6 +110,9 @@ async def _handed_over(
 ) -> ReceiveMessageResponse:
     """The answer; or, when nobody is left to read it, the messages are available again."""
     if not call.is_gone:
+        for part in received:
+            if call.is_repeated and part.states:
+                keep(part.queue, part.states[0].nonce)
         return ReceiveMessageResponse(answers(received, valid))
     await gather(give_back(service, part) for part in received)
     return EMPTY

@@ -75,7 +75,7 @@ async def landed_here(
     if not all(received):
         return []
     for shard, one in pairs:
-        _keep(shard, one.commit_ts)
+        keep(shard, one.commit_ts)
     return answers([part for part in received if part is not None], valid)
 
 
@@ -104,9 +104,9 @@ def _state_before(taken: Taken) -> MessageState | None:
     return None if is_first else state._replace(receive_count=count)
 
 
-def _keep(queue: LiveQueue, receive: int) -> None:
-    """The earlier attempt may learn only now that nobody reads its answer: what it took is not its
-    own any more, and it must not give it back.
+def keep(queue: LiveQueue, receive: int) -> None:
+    """A later attempt of the call has the messages. An earlier one may learn only now that nobody
+    reads its answer, and must not give back what is not its own, or not any more.
     """
     kept, oldest = queue.answered_again, receive - _GIVE_BACK_SPAN
     kept[receive] = None

@@ -153,12 +153,9 @@ async def commit(
     finally:
         if claimed is not None:
             queue.waiting.settle(claimed)
-    queue.scheduled(
-        [
-            Timer(state.visible_at, taken.position, True)
-            for taken, state in zip(choice.messages, states, strict=True)
-        ]
-    )
+    if states:
+        positions = tuple([taken.position for taken in choice.messages])
+        queue.handed_out(positions, states[0].visible_at)
     queue.removed([taken.position for taken in (*choice.expired, *choice.dead)])
     queue.settled(choice)
     for letter in letters:
@@ -170,7 +167,7 @@ async def commit(
 def choose(
     queue: LiveQueue, now: int, valid: ValidReceive, budget: Budget, receives_max: int
 ) -> Choice:
-    if (_may_be_full(queue) and _is_full(queue, now, valid)) or budget.is_spent:
+    if (may_be_full(queue) and _is_full(queue, now, valid)) or budget.is_spent:
         return Choice([], [], [])
     begun, scanned = queue.group.boottime_ns(), queue.scanned
     choice = queue.choose(budget.messages_left, now, receives_max)
@@ -181,7 +178,7 @@ def choose(
     return choice
 
 
-def _may_be_full(queue: LiveQueue) -> bool:
+def may_be_full(queue: LiveQueue) -> bool:
     """A look into memory mostly says no."""
     timers = queue.timers
     if timers.knows_all and timers.count < config.IN_FLIGHT_MESSAGES_MAX:

@@ -108,7 +108,7 @@ class Gates:
     repeats itself, and those that a client's SDK repeats. To find what has landed has no gate.
     """
 
-    __slots__ = ("recognised", "recognises_retries", "repeated", "repeats_calls")
+    __slots__ = ("deduplicated", "recognised", "recognises_retries", "repeated", "repeats_calls")
 
     def __init__(self) -> None:
         self.repeats_calls = True
@@ -116,3 +116,5 @@ class Gates:
         # How often calls were repeated here, and found to have landed before.
         self.repeated = 0
         self.recognised = 0
+        # Messages of FIFO queues that had been sent before.
+        self.deduplicated = 0

@@ -147,6 +147,7 @@ async def _store(
     outcome, identity = Suspension(), (service.identity(call), call.retention)
     planned = submit_plain(queue, identity, call.caller.sender_id, drafts, outcome)
     await outcome
+    queue.messages_in += len(planned)
     queue.added(planned)
     return planned
 
@@ -175,14 +176,32 @@ def submit_plain(
 def submit_one(
     queue: LiveQueue, request: bytes, retention: int, sender: str, body: bytes, waiting: Waiting
 ) -> tuple[int, bytes]:
-    """As `submit_plain` for one message that is nothing but a body: its position and its record."""
+    """As `submit_plain` for one message that is nothing but a body: when it is sent, its record."""
     group = queue.group
     start_ts, commit_ts = group.stamp(request)
     encoded, record = native.plan_send(
         request, start_ts, commit_ts, retention, queue.send_keys, sender, body
     )
     group.submit_encoded(request, commit_ts, encoded, waiting)
-    return commit_ts << 16, record
+    return commit_ts, record
+
+
+def submit_bodies(
+    queue: LiveQueue,
+    request: bytes,
+    retention: int,
+    sender: str,
+    bodies: Sequence[bytes],
+    waiting: Waiting,
+) -> tuple[int, list[bytes]]:
+    """As `submit_one` for all messages of a call."""
+    group = queue.group
+    start_ts, commit_ts = group.stamp(request)
+    encoded, records = native.plan_bodies(
+        request, start_ts, commit_ts, retention, queue.send_keys, sender, bodies
+    )
+    group.submit_encoded(request, commit_ts, encoded, waiting)
+    return commit_ts, records
 
 
 async def _store_indexed(
@@ -214,6 +233,7 @@ async def _store_indexed(
             timers.append(Timer(_visible_at(txn, delay), message.position, False))
         else:
             undelayed.append(message)
+    queue.messages_in += len(planned)
     queue.scheduled(timers)
     if undelayed:
         queue.added(undelayed)

@@ -7,8 +7,8 @@ test per call.
 from collections.abc import Collection, Iterable, Sequence
 
 from fastnode import config, native
-from fastnode.native import MESSAGE_FILED, MessageRecord, PlannedSend
-from fastnode.queue.choice import Choice, Taken
+from fastnode.native import MESSAGE_FILED, MessageRecord, PlannedSend, Write
+from fastnode.queue.choice import Choice, Hidden, PlainChoice, Taken
 from fastnode.queue.fair import Tenants
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.waiting import Item
@@ -51,6 +51,33 @@ class StandardQueue(LiveQueue):
                 self._sort_out(taken, now, receives_max, choice)
         return choice
 
+    def take_plain(self, limit: int, now: int) -> PlainChoice | None:
+        """What `choose` would claim, if these are messages that need nothing but to be handed out;
+        otherwise nothing is taken.
+        """
+        self._catch_up(now)
+        if self.timers.has_due or self.tenants is not None:
+            return None
+        items: list[Item] = []
+        while (wanted := limit - len(items)) and self.waiting.has_messages:
+            if self.waiting.needs_page:
+                self._load_waiting()
+            items += self.waiting.take(wanted)
+        choice = PlainChoice(items, [])
+        if not items or not native.are_plain(items, (now >> 16) - self.settings.retention_ms):
+            self.untake(choice)
+            return None
+        self.scanned += len(items)
+        return choice
+
+    def untake(self, choice: PlainChoice) -> None:
+        """It was just taken, and nobody wants it after all."""
+        self.waiting.untake(choice.items)
+
+    def heads_of(self, _choice: PlainChoice) -> list[bytes]:
+        """Of the message groups that a receive touches."""
+        return []
+
     def give_back(self, choice: Choice) -> None:
         tenants = self.tenants
         if tenants is not None:
@@ -64,6 +91,12 @@ class StandardQueue(LiveQueue):
         if self.tenants is not None:
             self.tenants.settled(taken.record for taken in choice.all if _is_filed(taken))
             self._wake()
+
+    def delivered(self, choice: PlainChoice, _nonce: int, visible_at: int) -> None:
+        """The receive is through."""
+        self.handed_out(tuple(choice.positions), visible_at)
+        if self.tenants is not None:
+            self.settled(choice.decoded())
 
     def has_available(self) -> bool:
         is_filed = self.tenants is not None and self.tenants.has_messages
@@ -103,6 +136,21 @@ class StandardQueue(LiveQueue):
         if self.tenants is not None:
             for position in positions:
                 self.tenants.removed(position)
+
+    def hidden(self, places: Iterable[tuple[int, int]], _now: int) -> Hidden | None:
+        """Messages by position and nonce, if they may be deleted and nothing else has to be known
+        for that; None if it must be looked up.
+        """
+        times = self.times_of([position for position, _ in places])
+        return None if times is None else Hidden(times, {})
+
+    def unfiling(self, _hidden: Hidden) -> list[Write]:
+        """What else a delete writes."""
+        return []
+
+    def deleted(self, hidden: Hidden) -> None:
+        """The delete is through."""
+        self.removed(hidden.times)
 
     def indexed_record(self, position: int) -> MessageRecord | None:
         """As for every queue, and what waits in a fair one."""

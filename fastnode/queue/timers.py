@@ -23,11 +23,26 @@ class Timer(NamedTuple):
     was_received: bool
 
 
+# Messages that become due at the same time, in send order: what a receive took. True: received.
+_Bunch = tuple[int, Sequence[int], bool]
+
+
 class Timers:
-    __slots__ = ("_due", "_due_heap", "_due_received", "_heap", "_horizon", "_scheduled", "through")
+    __slots__ = (
+        "_due",
+        "_due_heap",
+        "_due_received",
+        "_heap",
+        "_heaped",
+        "_horizon",
+        "_scheduled",
+        "through",
+    )
 
     def __init__(self) -> None:
-        self._heap: list[Timer] = []
+        self._heap: list[_Bunch] = []
+        # How many messages are in the heap, those included whose timers have changed since.
+        self._heaped = 0
         self._scheduled: dict[int, int] = {}
         self._due_heap: list[int] = []
         self._due: dict[int, bool] = {}
@@ -61,6 +76,11 @@ class Timers:
     def has(self, position: int) -> bool:
         return position in self._scheduled or position in self._due
 
+    def has_any(self, positions: Iterable[int]) -> bool:
+        return not (
+            self._scheduled.keys().isdisjoint(positions) and self._due.keys().isdisjoint(positions)
+        )
+
     @property
     def due_received(self) -> int:
         """Received messages whose timeout ran out: stored as in flight, visible by time alone."""
@@ -84,29 +104,38 @@ class Timers:
             self.schedule(timer)
 
     def schedule(self, timer: Timer) -> None:
-        self.forget(timer.position)
-        if timer.visible_at >= self._horizon:
+        self.hide((timer.position,), timer.visible_at, was_received=timer.was_received)
+
+    def hide(self, positions: tuple[int, ...], visible_at: int, *, was_received: bool) -> None:
+        """All of them become due at the same time; each had another timer before, or none."""
+        if visible_at >= self._horizon:
+            self.forget(positions)
             return
-        self._scheduled[timer.position] = timer.visible_at
-        heapq.heappush(self._heap, timer)
-        if len(self._heap) > 2 * config.TIMER_PAGE:
+        if self._due:
+            self.forget(positions)
+        self._scheduled.update(dict.fromkeys(positions, visible_at))
+        heapq.heappush(self._heap, (visible_at, positions, was_received))
+        self._heaped += len(positions)
+        if self._heaped > 2 * config.TIMER_PAGE:
             self._shrink()
 
-    def forget(self, position: int) -> None:
-        """The message was deleted, or its timer changed. Heaps drop what is no longer known."""
-        self._scheduled.pop(position, None)
-        was_received = self._due.pop(position, None)
-        if was_received:
-            self._due_received -= 1
+    def forget(self, positions: Iterable[int]) -> None:
+        """Messages were deleted, or their timers changed. Heaps drop what is no longer known."""
+        scheduled, due = self._scheduled, self._due
+        for position in positions:
+            scheduled.pop(position, None)
+            if due and due.pop(position, False):
+                self._due_received -= 1
 
     def advance(self, now: int) -> None:
         """Whatever is visible at `now` becomes due."""
         heap, scheduled = self._heap, self._scheduled
-        while heap and heap[0].visible_at <= now:
-            timer = heapq.heappop(heap)
-            if scheduled.get(timer.position) == timer.visible_at:
-                del scheduled[timer.position]
-                self._make_due(timer.position, timer.was_received)
+        while heap and heap[0][0] <= now:
+            visible_at, positions, was_received = self._pop()
+            for position in positions:
+                if scheduled.get(position) == visible_at:
+                    del scheduled[position]
+                    self._make_due(position, was_received)
 
     def take(self) -> tuple[int, bool] | None:
         """The due message that was sent first, and whether it was received before.
@@ -130,13 +159,20 @@ class Timers:
 
     def next_at(self) -> int | None:
         """When the next message becomes due, or the next page has to be read."""
-        while (
-            self._heap and self._scheduled.get(self._heap[0].position) != self._heap[0].visible_at
-        ):
-            heapq.heappop(self._heap)
+        while self._heap and not self._is_alive(self._heap[0]):
+            self._pop()
         if self._heap:
-            return self._heap[0].visible_at
+            return self._heap[0][0]
         return self._horizon if self._horizon < NO_HORIZON else None
+
+    def _is_alive(self, bunch: _Bunch) -> bool:
+        visible_at, positions, _ = bunch
+        return any(self._scheduled.get(position) == visible_at for position in positions)
+
+    def _pop(self) -> _Bunch:
+        bunch = heapq.heappop(self._heap)
+        self._heaped -= len(bunch[1])
+        return bunch
 
     def _make_due(self, position: int, was_received: bool) -> None:
         self._due[position] = was_received
@@ -145,10 +181,16 @@ class Timers:
 
     def _shrink(self) -> None:
         """Keep the earliest page; the rest stays in the engine."""
-        live = sorted(t for t in self._heap if self._scheduled.get(t.position) == t.visible_at)
+        live = sorted(
+            Timer(visible_at, position, was_received)
+            for visible_at, positions, was_received in self._heap
+            for position in positions
+            if self._scheduled.get(position) == visible_at
+        )
         kept, rest = live[: config.TIMER_PAGE], live[config.TIMER_PAGE :]
         if rest:
             self._horizon = rest[0].visible_at
             kept = [timer for timer in kept if timer.visible_at < self._horizon]
-        self._heap = kept
+        self._heap = [(at, (position,), was_received) for at, position, was_received in kept]
+        self._heaped = len(kept)
         self._scheduled = {timer.position: timer.visible_at for timer in kept}

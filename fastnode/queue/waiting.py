@@ -9,17 +9,30 @@ queue never reads the engine.
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
+from typing import Final
 
-from fastnode import config
+from fastnode import config, native
+from fastnode.store.keyspace import split_position
 
 # (position, record): a position is commit timestamp << 16 | entry, see store/keyspace.py.
 Item = tuple[int, bytes]
+_FIRST_PAGE_ROWS: Final = 16
 
 
 class Waiting:
-    __slots__ = ("_buffer", "_buffered_bytes", "_claims", "_next", "_reaches_end", "_withdrawn")
+    __slots__ = (
+        "_buffer",
+        "_buffered_bytes",
+        "_claims",
+        "_next",
+        "_reaches_end",
+        "_withdrawn",
+        "page_rows",
+    )
 
     def __init__(self, mark: int) -> None:
+        # How many records the next page should have.
+        self.page_rows = _FIRST_PAGE_ROWS
         self._buffer: deque[Item] = deque()
         self._buffered_bytes = 0
         self._next = mark
@@ -60,14 +73,31 @@ class Waiting:
         self._buffered_bytes += len(record)
         self._next = position + 1
 
-    def load(self, rows: Sequence[Item], taken: Iterable[int], *, is_last: bool) -> None:
-        """A page of records from `next_position` on; those in `taken` wait no more."""
-        skipped = self._withdrawn.union(taken)
-        for position, record in rows:
-            if position not in skipped:
-                self._push(position, record)
+    def extend(self, position: int, records: Sequence[bytes]) -> None:
+        """As `append`, for messages in a row."""
+        if not self._reaches_end:
+            return
+        count, size = len(records), self._buffered_bytes + sum(map(len, records))
+        items = zip(range(position, position + count), records, strict=True)
+        has_room = len(self._buffer) + count <= config.READ_AHEAD_MESSAGES
+        if has_room and size <= config.READ_AHEAD_BYTES and position >= self._next:
+            self._buffer.extend(items)
+            self._buffered_bytes = size
+            self._next = position + count
+        else:
+            for item in items:
+                self.append(*item)
+
+    def load(
+        self, rows: Sequence[tuple[bytes, bytes]], taken: Iterable[int], *, is_last: bool
+    ) -> None:
+        """A page of stored records from `next_position` on; those in `taken` wait no more."""
+        self._buffer.extend(native.page_items(rows, self._withdrawn.union(taken)))
+        self._buffered_bytes = sum([len(record) for _, record in self._buffer])
         if rows:
-            self._next = rows[-1][0] + 1
+            self._next = split_position(rows[-1][0]) + 1
+            page_bytes = sum([len(record) for _, record in rows])
+            self.page_rows = _next_page_rows(self.page_rows, page_bytes // len(rows))
         self._reaches_end = is_last
 
     def take(self, limit: int) -> list[Item]:
@@ -76,6 +106,11 @@ class Waiting:
         items = [buffer.popleft() for _ in range(min(limit, len(buffer)))]
         self._buffered_bytes -= sum([len(record) for _, record in items])
         return items
+
+    def untake(self, items: Sequence[Item]) -> None:
+        """They were just taken, and nobody wants them after all."""
+        self._buffer.extendleft(reversed(items))
+        self._buffered_bytes += sum([len(record) for _, record in items])
 
     def put_back(self, items: Sequence[Item]) -> None:
         """In their old places: receives that failed must not reorder the queue, or the mark would
@@ -128,6 +163,10 @@ class Waiting:
         self._buffer = deque(items)
         self._buffered_bytes = sum(len(record) for _, record in items)
 
-    def _push(self, position: int, record: bytes) -> None:
-        self._buffer.append((position, record))
-        self._buffered_bytes += len(record)
+
+def _next_page_rows(rows: int, average_bytes: int) -> int:
+    """As many rows as fit the read-ahead buffer, approached from below: the first page may hold
+    large bodies.
+    """
+    fitting = config.READ_AHEAD_BYTES // max(average_bytes, 1)
+    return max(config.RECEIVE_MESSAGES_MAX, min(fitting, 4 * rows, config.READ_AHEAD_MESSAGES))

@@ -14,7 +14,7 @@ from fastnode.raft.lease import Reads
 class Consensus(Protocol):
     def propose(self, group: int, entry: bytes) -> None: ...
     def read_index(self, group: int, context: bytes) -> None: ...
-    def ready(self) -> Ready: ...
+    def ready(self, *, here: bool = False) -> Ready: ...
     def applied(self, positions: list[tuple[int, int]]) -> None: ...
 
 
@@ -118,14 +118,24 @@ class Driver:
                     machine.reads.refuse(error)
 
     def turn(self) -> Ready:
-        """Hand on what became durable and committed; what is left concerns peers and members.
+        """Hand on what became durable and committed; what is left concerns peers and members."""
+        ready = self.look()
+        self.carry_out(ready)
+        return ready
 
-        Roles come first: a committed entry of the new term is what ends the leader's barrier, and
-        a leader that stepped down must not count a confirmed round, nor send its vote for another
-        while it still believes in its lease.
+    def look(self, *, here: bool = False) -> Ready:
+        """What is to be carried out. When `here`, nothing else goes on, and the log may be written
+        by this thread.
         """
-        ready = self._consensus.ready()
+        ready = self._consensus.ready(here=here)
         self.is_persisting = ready.is_persisting
+        return ready
+
+    def carry_out(self, ready: Ready) -> None:
+        """Roles come first: a committed entry of the new term is what ends the leader's barrier,
+        and a leader that stepped down must not count a confirmed round, nor send its vote for
+        another while it still believes in its lease.
+        """
         for group, role, term, leader in ready.roles:
             self._change_role(group, role, term, leader)
         for group, context, index in ready.reads:
@@ -133,7 +143,6 @@ class Driver:
         for group, index, term, entries in ready.committed:
             self._machines[group].commit(index, term, entries)
         self.apply([group for group, *_ in ready.committed])
-        return ready
 
     def _change_role(self, group: int, role: str, term: int, leader: int) -> None:
         if role == LEADER:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from fastnode import config
 from fastnode._raftlog import (
@@ -16,6 +16,9 @@ from fastnode._raftlog import (
     TooMuchPending,
 )
 from fastnode.errors import Busy, DiskFull, NotLed, Overloaded, StartError
+
+if TYPE_CHECKING:
+    from fastnode._raftlog import Status as Status
 
 LEADER: Final = "leader"
 
@@ -112,8 +115,11 @@ class Groups:
         except NotLeader as error:
             raise NotLed(str(error)) from error
 
-    def ready(self) -> Ready:
-        return Ready(*self._raft.ready())
+    def ready(self, *, here: bool = False) -> Ready:
+        """What there is to do. When `here`, the caller may be held up for one write of the log, and
+        what that commits is in the answer; a slow disk, or peers, leave it to the log's thread.
+        """
+        return Ready(*(self._raft.ready_here() if here else self._raft.ready()))
 
 
 def open_groups(

@@ -5,6 +5,7 @@ No clock, no randomness, no iteration over a set. What is written depends on the
 engine's state alone.
 """
 
+import struct
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -23,7 +24,7 @@ from fastnode.store.keyspace import APPLIED_KEY, WINDOW_PREFIX, window_key
 from fastnode.store.sums import Reader, Sums
 
 _APPLIED_VERSION: Final = 1
-_APPLIED_BYTES: Final = 25
+_APPLIED: Final = struct.Struct(">B3Q")
 _ROWS_PER_PAGE: Final = 1_024
 
 
@@ -50,10 +51,9 @@ def load_position(engine: Reader) -> Position:
     stored = engine.get(APPLIED_KEY)
     if stored is None:
         return Position(0, 0, 0)
-    if len(stored) != _APPLIED_BYTES or stored[0] != _APPLIED_VERSION:
+    if len(stored) != _APPLIED.size or stored[0] != _APPLIED_VERSION:
         raise ValueError("the applied position is damaged or of an unknown version")
-    words = (int.from_bytes(stored[at : at + 8], "big") for at in (1, 9, 17))
-    return Position(*words)
+    return Position(*_APPLIED.unpack(stored)[1:])
 
 
 def load_resolver(engine: Engine, position: Position) -> Resolver:
@@ -98,7 +98,7 @@ def fill_batch(
     if writer.changes_heads:
         rows = head_rows or heads.HeadRows()
         heads.write_heads(engine, batch, _changes(entries, rows), rows)
-    batch.put(APPLIED_KEY, _encode_position(after))
+    batch.put(APPLIED_KEY, _APPLIED.pack(_APPLIED_VERSION, *after))
 
 
 def _changes(entries: Sequence[Decided], rows: heads.HeadRows) -> HeadChanges:
@@ -141,8 +141,3 @@ class _Writer:
         for key, delta in self.added.items():
             self.sums.add(key, delta)
         self.added.clear()
-
-
-def _encode_position(position: Position) -> bytes:
-    head = bytes((_APPLIED_VERSION,))
-    return head + b"".join(word.to_bytes(8, "big") for word in position)

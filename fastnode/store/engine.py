@@ -132,6 +132,14 @@ class Engine(Protocol):
     def close(self) -> None: ...
 
 
+class StateEngine(Engine, Protocol):
+    """An engine whose whole state can be given to others, and replaced by theirs."""
+
+    def checkpoint(self, path: Path) -> None: ...
+
+    def replace(self, install: Callable[[], None]) -> None: ...
+
+
 class RocksEngine:
     """One group's RocksDB: raw bytes, one column family, no write-ahead log of its own."""
 

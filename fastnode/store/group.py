@@ -5,7 +5,7 @@ The leader's side (latches, gathering, who waits for which outcome) and the repl
 meet here. What a transaction does to the engine is decided in `apply.py` alone.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Final, Protocol
 
@@ -23,6 +23,7 @@ from fastnode.flow import Suspension
 from fastnode.native import APPLIED, Transaction
 from fastnode.raft.groups import LEADER
 from fastnode.raft.lease import Reads, lease_ns
+from fastnode.store.afterwards import Afterwards
 from fastnode.store.apply import (
     Decided,
     Outcome,
@@ -51,7 +52,6 @@ class Waiting(Protocol):
 # Who waits for the outcome, keys that are latched until then, places in the backlog, commit stamp.
 _Submitted = tuple[Waiting, tuple[bytes, ...], int, int]
 
-
 _REQUEST_BYTES: Final = 16
 LEASE_NS: Final = lease_ns(
     election_ticks=config.ELECTION_TICKS,
@@ -71,11 +71,10 @@ class Group:
     ) -> None:
         self.number = number
         self.backlog = Backlog()  # all groups of a node are given the same one
-        # The node that leads, as far as this one knows; 0 means nobody.
-        self.leader = 0
+        self.leader = 0  # as far as this node knows; 0 means nobody
         # Told when a first transaction is gathered; the shell that proposes puts itself here.
         self.on_gathered: Callable[[int], None] = lambda _group: None
-        # Told when a read waits for a round; the same shell asks for it.
+        # The same shell asks for the round that a read waits for.
         self.on_read_waiting: Callable[[int], None] = lambda _group: None
         # Told within a turn, when this node may plan and when it may not any more.
         self.on_ready: Callable[[Group], None] = lambda _group: None
@@ -100,6 +99,7 @@ class Group:
         self._take_stamp = clock.stamp
         self.is_sole_voter = is_sole_voter
         self._reaching = Reaching()
+        self.afterwards = Afterwards()
         self._head_rows = HeadRows()
         self._position = load_position(engine)
         self._resolver = load_resolver(engine, self._position)
@@ -111,6 +111,7 @@ class Group:
         self._taken: list[bytes] = []
         self._submitted: dict[bytes, _Submitted] = {}
         self.unapplied: Sized = self._submitted
+        self.refused: Counter[int] = Counter()  # transactions that did not land, by outcome
         self._freed = 0
         self._stamped = 0
         self._is_disk_full = False
@@ -167,11 +168,7 @@ class Group:
 
     def reached(self, index: int) -> Suspension:
         """Await the result: from then on the state holds the entries up to `index`."""
-        if index > self._position.applied_index:
-            return self._reaching.wait(index)
-        reached = Suspension()
-        reached.resume()
-        return reached
+        return self._reaching.wait(index, self._position.applied_index)
 
     def counter(self, key: bytes) -> int:
         return decode_counter(self._engine.get(key))
@@ -270,6 +267,10 @@ class Group:
         self._undecided.append((index, term, entries))
 
     def apply(self) -> bool:
+        with self.afterwards:
+            return self._apply()
+
+    def _apply(self) -> bool:
         while self._undecided or self._decided is not None:
             decided, position = self._decided or self._decide(*self._undecided.popleft())
             batch = self._engine.batch()
@@ -290,7 +291,7 @@ class Group:
                 self._finish(transactions, resolved.outcomes)
         if self._reaching:
             self._reaching.release(self._position.applied_index)
-        if self.is_ready and not self._was_ready:
+        if not self._was_ready and self.is_ready:
             self._was_ready = True
             self.on_ready(self)
             self.on_leader()
@@ -382,6 +383,7 @@ class Group:
             if outcome[0] == APPLIED:
                 owner.resume(outcome)
             else:
+                self.refused[outcome[0]] += 1
                 # Of a duplicate the next plan finds what has landed.
                 owner.fail(PlanAgain("the state changed under the plan"))
         for suspension in waiting:

@@ -77,8 +77,9 @@ class HeadRows:
         self._planned = planned
 
     def written(self) -> None:
-        self._rows.update(self._planned)
-        self._planned = {}
+        if self._planned:
+            self._rows.update(self._planned)
+            self._planned = {}
 
 
 def write_heads(engine: Reader, batch: Batch, changes: HeadChanges, rows: HeadRows) -> None:

@@ -239,10 +239,6 @@ class MessageKeys:
         commit_ts, entry = native.split_message_key(self.data_size, data_key)
         return commit_ts << 16 | entry
 
-    def state_position_of(self, state_key: bytes) -> int:
-        commit_ts, entry = native.split_message_key(self.state_size, state_key)
-        return commit_ts << 16 | entry
-
     def timer_of(self, timer_key: bytes) -> tuple[int, int]:
         """(visible at, position)"""
         visible_at, commit_ts, entry = native.split_timer_key(self.timer_size, timer_key)

@@ -14,10 +14,13 @@ class Reaching:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def wait(self, index: int) -> Suspension:
+    def wait(self, index: int, applied_index: int) -> Suspension:
+        reaching = Suspension()
+        if index <= applied_index:
+            reaching.resume()
+            return reaching
         if len(self._waiting) >= config.WAITING_READS_MAX:
             raise Overloaded("too many reads wait for the state to catch up")
-        reaching = Suspension()
         self._waiting.append((index, reaching))
         return reaching
 

@@ -49,7 +49,8 @@ class Sums:
             batch.put(key, mark)
 
     def _stored(self, key: bytes) -> bytes | None:
-        if any(start <= key < end for start, end in self._dropped):
+        dropped = self._dropped
+        if dropped and any(start <= key < end for start, end in dropped):
             return None
         return self._engine.get(key)
 

@@ -20,7 +20,8 @@ async def _run(descriptor: int) -> int:
     begin = await control.hear()
     if not isinstance(begin, Begin):
         return 1
-    configure_logs(begin.settings.log_level, sys.stderr)
+    settings = begin.settings
+    configure_logs(settings.log_level, sys.stderr, settings.log_format)
     for handler in logging.getLogger().handlers:
         handler.addFilter(_Named(begin.worker))
     return await serve_worker(begin, control)

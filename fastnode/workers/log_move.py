@@ -17,7 +17,7 @@ from fastnode.cluster.replication import restored_of
 from fastnode.data_format import make_directory
 from fastnode.datadir import DataDir, worker_log_path
 from fastnode.errors import StartError
-from fastnode.node import open_engines
+from fastnode.machine import open_engines
 from fastnode.raft.driver import Driver
 from fastnode.raft.groups import Groups, open_groups
 from fastnode.store.engine_options import EngineShared

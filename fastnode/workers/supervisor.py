@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from fastnode.datadir import DataDir
 from fastnode.errors import FastnodeError, StartError, UsageError
 from fastnode.option_values import Address
+from fastnode.reload import read_again, taken_over
 from fastnode.settings import Settings
 from fastnode.workers.backoff import BackOff, end_text
 from fastnode.workers.control import (
@@ -69,8 +70,7 @@ class _Supervisor:
 
     async def run(self, on_ready: Callable[[str, str], None]) -> None:
         loop = asyncio.get_running_loop()
-        if self._settings.credentials:
-            loop.add_signal_handler(signal.SIGHUP, self._pass_on, signal.SIGHUP)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
         keepers = [loop.create_task(self._keep(one)) for one in range(self._settings.workers)]
         stopping = loop.create_task(self._stopping.wait())
         starting = loop.create_task(self._all_ready())
@@ -129,9 +129,16 @@ class _Supervisor:
         except OSError as error:
             return f"not started: {error}"
 
-    def _pass_on(self, number: int) -> None:
+    def _reload(self) -> None:
+        """Each worker reads the file by itself. One that is only starting would die of the signal;
+        it begins with what is read here.
+        """
+        found = read_again(self._settings)
+        if found is not None:
+            self._settings = taken_over(self._settings, found)
         for child in self._children.values():
-            child.signal(number)
+            if child.is_serving:
+                child.signal(signal.SIGHUP)
 
     async def _stop(self, keepers: list[asyncio.Task[None]]) -> None:
         """Calls that a worker has taken may need its siblings, so none ends before all are
@@ -161,6 +168,7 @@ class _Child:
 
     def __init__(self, on_ready: Callable[[Ready], None]) -> None:
         self.pid = 0
+        self.is_serving = False
         self._on_ready = on_ready
         self.failure: FastnodeError | None = None
         self._over = asyncio.Event()
@@ -193,6 +201,7 @@ class _Child:
     async def _listen(self, control: Control) -> None:
         while (word := await control.hear()) is not None:
             if isinstance(word, Ready):
+                self.is_serving = True
                 self._on_ready(word)
             elif isinstance(word, Failed):
                 kind = UsageError if word.is_usage else StartError

@@ -10,10 +10,11 @@ import contextlib
 import logging
 import os
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from fastnode.clock import SystemIdSource
+from fastnode.clock import SystemClock, SystemIdSource
 from fastnode.cluster.bridge import as_future
 from fastnode.cluster.capabilities import HTFIFO
 from fastnode.cluster.control_api import Addresses
@@ -22,20 +23,24 @@ from fastnode.cluster.poller import poll
 from fastnode.datadir import adopt_data_dir
 from fastnode.errors import FastnodeError, OperationError, UsageError
 from fastnode.http.health import Health
+from fastnode.http.request_meter import RequestMeter
 from fastnode.http.router import Router
 from fastnode.http.server import HttpServer
 from fastnode.http.shedding import Shedding, shed_metrics
 from fastnode.node import LoopAlarm
 from fastnode.queue.operations import OPERATIONS
 from fastnode.queue.retention import Sweeper
+from fastnode.reload import Reload
 from fastnode.serve import (
     DECLARE_SECONDS,
+    adopt_queues,
     calm_garbage_collector,
     connections_possible,
     declared_queues,
     die_of_bug,
     identity_settings,
     listen,
+    open_access_log,
     request_ids_of,
 )
 from fastnode.workers.control import Begin, Control, Drain, Drained, Failed, Ready, Stop
@@ -102,7 +107,8 @@ class _Worker:
         settings = begin.settings
         self._settings = settings
         self.sqs_url = self.admin_url = ""
-        identity = identity_settings(settings)
+        self._reload = Reload(settings)
+        identity = identity_settings(settings, self._reload)
         data = adopt_data_dir(Path(begin.data_path), begin.lock_descriptor)
         self._admin = AdminPages(settings, data)
         self._node = node = WorkerNode(settings, data, begin.worker, self._admin.services)
@@ -112,10 +118,13 @@ class _Worker:
         self._shedding = Shedding(node.backlog, request_ids)
         node.on_freed = self._shedding.tick
         handle, shedding = node.dispatcher.handle, self._shedding
+        self._meter = meter = RequestMeter(slow_ms=settings.slow_request_ms)
         router = Router(
-            OPERATIONS, node.service, identity, request_ids, log, health, handle, shedding
+            OPERATIONS, node.service, identity, request_ids, log, health, handle, shedding, meter
         )
-        self._sqs = HttpServer(router.respond, now=loop.time)
+        self._access_log = open_access_log(settings, router, f"access-worker{begin.worker}")
+        respond = self._access_log.respond if self._access_log else router.respond
+        self._sqs = HttpServer(respond, now=loop.time)
         self._sqs.connections_max = min(self._sqs.connections_max, connections_possible())
         self._sqs.mover = self._mover = WorkerMover(node, router, self._sqs)
         node.more_metrics = self._metrics
@@ -124,7 +133,8 @@ class _Worker:
         self._background: list[asyncio.Task[None]] = []
 
     def _metrics(self) -> dict[str, float]:
-        return self._mover.metrics() | shed_metrics(self._shedding, self._sqs.crowd.refused)
+        shed = shed_metrics(self._shedding, self._sqs.crowd.refused)
+        return {**self._mover.metrics(), **self._meter.metrics(), **shed}
 
     async def start(self) -> None:
         settings, node = self._settings, self._node
@@ -143,8 +153,13 @@ class _Worker:
                 self._admin_server, settings.admin, "--admin", is_shared=True
             )
             self._admin.addresses = Addresses("", sqs=self.sqs_url, admin=self.admin_url)
-        self._background = [asyncio.create_task(node.upkeep.run())]
+            self._reload.adopt = partial(adopt_queues, node.dispatcher.handle)
+        works = [node.upkeep.run(), node.traffic.keep(SystemClock().wall_ns)]
+        if self._access_log is not None:
+            works.append(self._access_log.flush_forever())
+        self._background = [asyncio.create_task(work) for work in works]
         self._sweeper.start()
+        self._reload.listen()
 
     async def _declare(self) -> None:
         """Siblings may have to come up first."""
@@ -168,4 +183,6 @@ class _Worker:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        if self._access_log is not None:
+            self._access_log.close()
         await self._node.stop()

@@ -1,7 +1,7 @@
 """The admin listener of a node with workers: the first worker answers for all of them."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
@@ -21,16 +21,18 @@ from fastnode.cluster.control_api import (
 from fastnode.cluster.outcome import encode_failure
 from fastnode.datadir import DataDir
 from fastnode.flow import gather, start
-from fastnode.http.admin import Admin, rendered_metrics
-from fastnode.http.admin_api import AdminApi, Answer
+from fastnode.http.admin import Admin
 from fastnode.http.admin_cluster import AdminCluster
+from fastnode.http.admin_queues import Look
+from fastnode.http.admin_request import Answer
 from fastnode.http.exchange import Exchange
 from fastnode.http.http1 import Request
+from fastnode.http.metrics_page import merge_metrics, rendered_metrics
 from fastnode.peers.calls import Handler, IncomingCall
 from fastnode.peers.handshake import Identity
 from fastnode.queue.overview import describe
 from fastnode.queue.peek import BadCursor, PeekRequest, decode_cursor, peek
-from fastnode.serve import admin_guard
+from fastnode.serve import admin_api
 from fastnode.settings import Settings
 from fastnode.store.group import Group
 from fastnode.store.keyspace import QueueKeys
@@ -46,7 +48,6 @@ _BAD_CURSOR: Final = 100
 _ALONE: Final = (
     "a node with several workers is alone: start it with --workers 1, and then let others join it"
 )
-_PROMISES: Final = ("fastnode_retry_gate", "fastnode_retry_window")
 _METRICS_PATH: Final = b"/metrics"
 log: Final = logging.getLogger("fastnode")
 
@@ -73,23 +74,6 @@ _decode_page: Final = msgpack.Decoder(Page).decode
 _decode_overview: Final = msgpack.Decoder(Overview).decode
 
 
-def merge_metrics(every: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Of all workers: sums, but of what is a bound or a promise the weakest. What is about one
-    group, only one of them has.
-    """
-    merged: dict[str, float] = {}
-    for metrics in every:
-        for name, value in metrics.items():
-            merged[name] = _merged(name, merged[name], value) if name in merged else value
-    return merged
-
-
-def _merged(name: str, one: float, other: float) -> float:
-    if name.endswith("_max"):
-        return max(one, other)
-    return min(one, other) if name.startswith(_PROMISES) else one + other
-
-
 class AdminPages:
     """`services` are for siblings of the worker, which it is given by `begin` before anybody asks.
     `addresses` are the node's, as far as they are known.
@@ -99,13 +83,15 @@ class AdminPages:
 
     def __init__(self, settings: Settings, data: DataDir) -> None:
         self._data = data
-        self._guard = admin_guard(settings)
+        self._settings = settings
         self.addresses = Addresses("")
         self.services: dict[int, Handler] = {PAGE: self._tell_page, OVERVIEW: self._tell_overview}
 
     def begin(self, node: "WorkerNode") -> None:
         self.node = node
-        api = _Api(self, self._guard, AdminCluster(_Alone(self)))
+        handle, cluster = node.dispatcher.handle, AdminCluster(_Alone(self))
+        look = _Look(self)
+        api = admin_api(self._settings, node.service, look, handle, node.traffic, cluster)
         self._admin = Admin(lambda: node.is_ready, node.metrics, api)
 
     def respond(self, request: Request, exchange: Exchange) -> None:
@@ -206,13 +192,11 @@ class AdminPages:
         )
 
 
-class _Api(AdminApi):
-    """Queues wherever their workers are."""
+class _Look(Look):
+    """At queues wherever their workers are."""
 
-    def __init__(
-        self, pages: AdminPages, guard: Callable[[Request], object], cluster: AdminCluster
-    ) -> None:
-        super().__init__(pages.node.service, guard, log, cluster.answer)
+    def __init__(self, pages: AdminPages) -> None:
+        super().__init__(pages.node.service)
         self._pages = pages
 
     def described(self, queue: Queue) -> Answer:

@@ -18,18 +18,21 @@ from fastnode.cluster.courier import FORWARDED, PARTS, Courier
 from fastnode.cluster.dispatch import Dispatcher
 from fastnode.cluster.partition_map import parse_partition_map
 from fastnode.cluster.replication import restored_of
+from fastnode.cluster.traffic import Traffic
 from fastnode.datadir import DataDir
 from fastnode.errors import OperationError
 from fastnode.flow import Suspension
-from fastnode.node import LoopAlarm, open_engines, shared_backlog
+from fastnode.machine import open_engines
+from fastnode.node import LoopAlarm, shared_backlog
+from fastnode.node_metrics import NodeMeter
 from fastnode.peers.calls import Asked, Handler, IncomingCall
 from fastnode.peers.handshake import Identity
 from fastnode.peers.link import Link
 from fastnode.queue import parts
 from fastnode.queue.caller import Call
+from fastnode.queue.history import History
 from fastnode.queue.part_handlers import PartWorker
 from fastnode.queue.parts import Part
-from fastnode.queue.retry_metrics import retry_metrics
 from fastnode.queue.service import Service
 from fastnode.raft.driver import Driver
 from fastnode.raft.groups import open_groups
@@ -88,13 +91,13 @@ class WorkerNode:
         self.service = Service(self.groups, ids, lambda: LoopAlarm(loop), is_strict=settings.strict)
         self.service.placement = self.placement.groups_of
         self._open_gates(settings)
-        paths = SocketPaths(data.path)
-        self.paths: Final = paths
+        self.traffic = Traffic(History(self.service), self._links)
+        paths = self.paths = SocketPaths(data.path)
         self.siblings = Siblings(
             worker,
             data.workers,
             paths,
-            {**self._services(), **services},
+            {**self._services(), **self.traffic.services, **services},
             self._clock,
             on_up=self._sibling_is_up,
             on_down=self._sibling_is_down,
@@ -118,12 +121,20 @@ class WorkerNode:
         self._all_linked = asyncio.Event()
         if data.workers == 1:
             self._all_linked.set()
+        self._listen_to_groups()
+        self.upkeep = Upkeep(self.own, self.raft, data.path)
+        self._meter = self._new_meter(data)
+
+    def _listen_to_groups(self) -> None:
         for group in self.own:
-            place = place_of(group.number, data.workers)
+            place = place_of(group.number, self.workers)
             group.on_gathered = partial(_ignoring_number, self._runtime.gathered, place)
             group.on_leader = self.courier.look_again
             group.on_changed = self._note_change
-        self.upkeep = Upkeep(self.own, self.raft, data.path)
+
+    def _new_meter(self, data: DataDir) -> NodeMeter:
+        raft = self._runtime.meter
+        return NodeMeter(self.service, self.own, self.backlog, raft, data.path)
 
     def _all_groups(self, data: DataDir) -> list[Group]:
         own = {group.number: group for group in self.own}
@@ -178,25 +189,10 @@ class WorkerNode:
         return all(group.is_ready for group in self.own) and self.siblings.are_all_linked
 
     def metrics(self) -> dict[str, float]:
-        status = self.raft.log.status()
-        counts = {
-            "fastnode_log_fsyncs_total": status["fsyncs"],
-            "fastnode_log_blocks_total": status["blocks"],
-            "fastnode_log_bytes": status["log_bytes"],
-            "fastnode_log_repaired_bytes": status["repaired_bytes"],
+        return {
+            **self._meter.metrics(self.raft.log.status()),
             "fastnode_calls_for_siblings_total": self._executed,
-            "fastnode_backlog_places": self.backlog.places_taken,
-            "fastnode_backlog_places_limit": self.backlog.limit,
             **self.more_metrics(),
-            **self.service.fanout.metrics(),
-            **retry_metrics(self.service.gates, self.own),
-        }
-        shown = ("leader", "term", "commit", "applied", "last")
-        return counts | {
-            f'fastnode_raft_{name}{{group="{group.number}"}}': value
-            for group, row in zip(self.own, status["groups"], strict=True)
-            for name, value in row.items()
-            if name in shown and isinstance(value, int)
         }
 
     # --- siblings ------------------------------------------------------------------------------
@@ -208,8 +204,11 @@ class WorkerNode:
             answer: tuple[int, bytes] = await Asked(link, service, b"", ASK_SECONDS)
             return answer
 
+        return [ask(link) for link in self._links()]
+
+    def _links(self) -> list[Link]:
         links = [self.siblings.link_to(sibling_id(worker)) for worker in self.siblings.others]
-        return [ask(link) for link in links if link is not None]
+        return [link for link in links if link is not None]
 
     def _services(self) -> dict[int, Handler]:
         def forwarded(_peer: Identity, payload: bytes, incoming: IncomingCall) -> None:

@@ -60,8 +60,8 @@ pub struct Settings {
     pub election_ticks: usize,
     /// Ticks between heartbeats.
     pub heartbeat_ticks: usize,
-    /// Election timeouts differ by node and group and not by chance.
-    pub is_deterministic: bool,
+    /// Election timeouts differ by node, group and this number, and not by chance.
+    pub election_seed: Option<u64>,
     /// Bytes of proposals that may wait to be committed in a group.
     pub uncommitted_bytes_max: u64,
 }
@@ -321,12 +321,20 @@ fn check_applied(id: u32, state: &Checkpoint, live: usize, applied: u64) -> Resu
     Err(Error::Corrupt(text))
 }
 
+/// A range of one timeout, at least `ticks` and below twice as many. Seed 0 keeps neighbours apart.
+fn chosen_election_ticks(seed: u64, at: u64, ticks: usize) -> (usize, usize) {
+    let mixed = (seed ^ at.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    let place = if seed == 0 { at } else { mixed };
+    let spread = usize::try_from(place % ticks.max(1) as u64).unwrap_or(0);
+    (ticks + spread, ticks + spread + 1)
+}
+
 fn config(id: u32, settings: &Settings, applied: u64) -> Config {
     let ticks = settings.election_ticks;
-    let spread = (settings.node + u64::from(id)) % ticks.max(1) as u64;
-    let chosen = ticks + usize::try_from(spread).unwrap_or(0);
-    let (min_election_tick, max_election_tick) =
-        if settings.is_deterministic { (chosen, chosen + 1) } else { (0, 0) };
+    let (min_election_tick, max_election_tick) = match settings.election_seed {
+        Some(seed) => chosen_election_ticks(seed, settings.node + u64::from(id), ticks),
+        None => (0, 0),
+    };
     Config {
         id: settings.node,
         election_tick: ticks,

@@ -19,6 +19,7 @@ pub mod snapshots;
 pub mod space;
 pub mod status;
 pub mod store;
+pub mod times;
 pub mod turn;
 pub mod writer;
 

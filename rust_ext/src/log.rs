@@ -230,20 +230,21 @@ impl Log {
         self.open.places.extend(placed.into_iter().map(|entry| (group, entry)));
     }
 
-    /// Gives the open block to the writer if it is due and nothing is on its way.
+    /// Gives the open block to the writer if it is due and nothing is on its way; when `here`, it
+    /// may be durable already on return.
     ///
     /// # Errors
     /// The disk's; a full disk only delays the block.
-    pub fn hand_over(&mut self, stores: &mut impl Stores) -> Result<bool> {
+    pub fn hand_over(&mut self, stores: &mut impl Stores, here: bool) -> Result<bool> {
         // On a full disk a compaction mark is what makes room: it must not wait for entries.
         let is_due = self.open.is_due || (self.is_full && !self.open.is_empty());
         if self.in_flight.is_some() || !is_due {
             return Ok(false);
         }
-        self.seal(stores)
+        self.seal(stores, here)
     }
 
-    fn seal(&mut self, stores: &mut impl Stores) -> Result<bool> {
+    fn seal(&mut self, stores: &mut impl Stores, here: bool) -> Result<bool> {
         stores.put_hards(&mut self.open.block);
         let bytes = self.open.bytes();
         match self.space.ensure(bytes) {
@@ -268,7 +269,8 @@ impl Log {
         self.in_flight = Some(self.segments.dead_below(self.space.active()));
         let (secret, sequence) = (self.secret, self.space.sequence - 1);
         let (file, offset, block) = (spot.file, spot.offset, open.block);
-        self.space.writer().give(Job::Write { file, offset, block, secret, sequence });
+        let job = Job::Write { file, offset, block, secret, sequence };
+        self.space.writer_mut().give_block(job, here);
         self.space.work_ahead();
         Ok(true)
     }
@@ -299,7 +301,7 @@ impl Log {
                 self.poll()?;
             }
             stores.put_hards(&mut self.open.block);
-            if self.open.is_empty() || !self.seal(stores)? {
+            if self.open.is_empty() || !self.seal(stores, false)? {
                 break;
             }
         }

@@ -178,23 +178,31 @@ impl Node {
     /// # Errors
     /// The disk's.
     pub fn ready(&mut self) -> Result<Turn> {
+        self.turn(false)
+    }
+
+    /// As [`Self::ready`], for a caller that has nothing better to do than to wait for the block:
+    /// what it commits may be in this turn already.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn ready_here(&mut self) -> Result<Turn> {
+        self.turn(true)
+    }
+
+    fn turn(&mut self, here: bool) -> Result<Turn> {
         let mut turn = Turn::default();
         let mut outbox = Outbox::new(self.id);
         if self.is_closed {
             return Err(misuse("the log is closed"));
         }
-        if self.log.poll()? {
-            for ticket in std::mem::take(&mut self.flying_tickets) {
-                self.redeem(&ticket, &mut outbox);
-            }
+        self.work_off(&mut turn, &mut outbox)?;
+        // Peers get their packets, and clients their answers, before anybody waits for a disk.
+        let here = here && turn.committed.is_empty() && outbox.is_empty();
+        if self.hand_over(here)? && here {
+            self.work_off(&mut turn, &mut outbox)?;
+            self.hand_over(false)?;
         }
-        for id in 0..self.groups.0.len() {
-            if self.groups.0[id].is_ready() {
-                self.collect(u32::try_from(id).unwrap_or(u32::MAX), &mut turn, &mut outbox);
-            }
-        }
-        self.log.settle();
-        self.hand_over()?;
         for (id, group) in (0..).zip(&mut self.groups.0) {
             turn.roles.extend(group.news().map(|standing| (id, standing)));
             turn.members.extend(group.members_news().map(|members| (id, members)));
@@ -209,6 +217,21 @@ impl Node {
         }
         turn.persisting = has_more || self.log.is_persisting();
         Ok(turn)
+    }
+
+    fn work_off(&mut self, turn: &mut Turn, outbox: &mut Outbox) -> Result<()> {
+        if self.log.poll()? {
+            for ticket in std::mem::take(&mut self.flying_tickets) {
+                self.redeem(&ticket, outbox);
+            }
+        }
+        for id in 0..self.groups.0.len() {
+            if self.groups.0[id].is_ready() {
+                self.collect(u32::try_from(id).unwrap_or(u32::MAX), turn, outbox);
+            }
+        }
+        self.log.settle();
+        Ok(())
     }
 
     /// Manual mode: writes and syncs the block on its way; false when there is none.
@@ -301,7 +324,7 @@ impl Node {
         ticket.messages.iter().for_each(|message| outbox.put(ticket.group, message));
     }
 
-    fn hand_over(&mut self) -> Result<()> {
+    fn hand_over(&mut self, here: bool) -> Result<bool> {
         if let Some(segment) = self.log.worth_moving() {
             for (id, group) in (0..).zip(&self.groups.0) {
                 for run in group.store().entries_in(segment)? {
@@ -309,10 +332,11 @@ impl Node {
                 }
             }
         }
-        if self.log.hand_over(&mut self.groups)? {
+        let is_given = self.log.hand_over(&mut self.groups, here)?;
+        if is_given {
             self.flying_tickets = std::mem::take(&mut self.open_tickets);
         }
-        Ok(())
+        Ok(is_given)
     }
 
     /// The group of this number.

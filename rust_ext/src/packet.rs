@@ -44,6 +44,12 @@ impl Outbox {
         Self { from, posts: BTreeMap::new(), offers: Vec::new() }
     }
 
+    /// True when nobody is sent anything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.posts.is_empty() && self.offers.is_empty()
+    }
+
     /// Adds a message to its peer's packets, or to the offers if it announces a snapshot.
     pub fn put(&mut self, group: u32, message: &Message) {
         let header = header(self.from, message.to);

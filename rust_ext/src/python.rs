@@ -74,7 +74,7 @@ impl RaftGroups {
     #[new]
     #[pyo3(signature = (node_id, directory, groups, *, voters, applied, restored=None,
         segment_bytes=67_108_864, election_ticks=10, heartbeat_ticks=2,
-        uncommitted_bytes=268_435_456, sync=true, manual=false, disk=None))]
+        uncommitted_bytes=268_435_456, sync=true, manual=false, election_seed=0, disk=None))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -90,6 +90,7 @@ impl RaftGroups {
         uncommitted_bytes: u64,
         sync: bool,
         manual: bool,
+        election_seed: u64,
         disk: Option<PyRef<'_, SimDisk>>,
     ) -> PyResult<Self> {
         let machines = machines_in(applied, restored, groups)?;
@@ -98,7 +99,7 @@ impl RaftGroups {
             voters,
             election_ticks,
             heartbeat_ticks,
-            is_deterministic: manual,
+            election_seed: manual.then_some(election_seed),
             uncommitted_bytes_max: uncommitted_bytes,
         };
         let simulated = disk.map(|disk| disk.inner.clone());
@@ -159,30 +160,11 @@ impl RaftGroups {
     }
 
     fn ready<'py>(&mut self, py: Python<'py>) -> PyResult<Answer<'py>> {
-        let turn = self.node.ready()?;
-        let Turn { sends, committed, reads, roles, members, offers, installs, .. } = turn;
-        let bytes = |content: &[u8]| PyBytes::new(py, content);
-        let sends = sends.iter().map(|(peer, packet)| (*peer, bytes(packet)));
-        let committed: PyResult<_> = committed.iter().map(|batch| batch_out(py, batch)).collect();
-        let reads = reads.iter().map(|(group, context, index)| (*group, bytes(context), *index));
-        let roles =
-            roles.iter().map(|(group, (role, term, leader))| (*group, role.name(), *term, *leader));
-        let members = members.into_iter().map(|(group, members)| {
-            (group, members.index, members.state.voters, members.state.learners)
-        });
-        let offers = offers.iter().map(|(group, peer, packet)| (*group, *peer, bytes(packet)));
-        let installs = installs.into_iter().map(|install| install_out(py, install));
-        Ok((
-            sends.collect(),
-            committed?,
-            reads.collect(),
-            roles.collect(),
-            turn.persisting,
-            members.collect(),
-            turn.wanted,
-            offers.collect(),
-            installs.collect(),
-        ))
+        answer_out(py, self.node.ready()?)
+    }
+
+    fn ready_here<'py>(&mut self, py: Python<'py>) -> PyResult<Answer<'py>> {
+        answer_out(py, py.detach(|| self.node.ready_here())?)
     }
 
     fn applied(&mut self, positions: Vec<(u32, u64)>) -> PyResult<()> {
@@ -224,6 +206,9 @@ impl RaftGroups {
         status.set_item("live_bytes", live_bytes)?;
         status.set_item("segments", log.segments().count())?;
         status.set_item("fsyncs", log.writer().syncs())?;
+        let (sync_counts, sync_ns) = log.writer().sync_times();
+        status.set_item("sync_counts", sync_counts)?;
+        status.set_item("sync_ns", sync_ns)?;
         status.set_item("blocks", log.counters.blocks)?;
         status.set_item("repaired_bytes", log.counters.repaired_bytes)?;
         status.set_item("recovered_bytes", log.counters.recovered_bytes)?;
@@ -256,6 +241,32 @@ fn machines_in(
         Ok(Machine { applied, restored: restored.transpose()? })
     });
     machines.collect()
+}
+
+fn answer_out(py: Python<'_>, turn: Turn) -> PyResult<Answer<'_>> {
+    let Turn { sends, committed, reads, roles, members, offers, installs, .. } = turn;
+    let bytes = |content: &[u8]| PyBytes::new(py, content);
+    let sends = sends.iter().map(|(peer, packet)| (*peer, bytes(packet)));
+    let committed: PyResult<_> = committed.iter().map(|batch| batch_out(py, batch)).collect();
+    let reads = reads.iter().map(|(group, context, index)| (*group, bytes(context), *index));
+    let roles =
+        roles.iter().map(|(group, (role, term, leader))| (*group, role.name(), *term, *leader));
+    let members = members.into_iter().map(|(group, members)| {
+        (group, members.index, members.state.voters, members.state.learners)
+    });
+    let offers = offers.iter().map(|(group, peer, packet)| (*group, *peer, bytes(packet)));
+    let installs = installs.into_iter().map(|install| install_out(py, install));
+    Ok((
+        sends.collect(),
+        committed?,
+        reads.collect(),
+        roles.collect(),
+        turn.persisting,
+        members.collect(),
+        turn.wanted,
+        offers.collect(),
+        installs.collect(),
+    ))
 }
 
 fn install_out(py: Python<'_>, install: Installation) -> Install<'_> {
@@ -330,6 +341,14 @@ impl SimDisk {
 
     fn syncs(&self) -> u64 {
         self.inner.syncs()
+    }
+
+    fn ignore_syncs(&self, is_ignored: bool) {
+        self.inner.ignore_syncs(is_ignored);
+    }
+
+    fn content<'py>(&self, py: Python<'py>, name: &str) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.inner.content(name))
     }
 
     fn names(&self) -> PyResult<Vec<String>> {

@@ -127,7 +127,7 @@ impl Space {
         &self.writer
     }
 
-    /// The thread's side, to stop it.
+    /// The thread's side, to give it blocks and to stop it.
     pub fn writer_mut(&mut self) -> &mut Writer {
         &mut self.writer
     }

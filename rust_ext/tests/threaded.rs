@@ -1,12 +1,15 @@
-//! The writer's thread: segments made ready ahead, recycling and a disk that runs full under load.
+//! The writer's thread: segments made ready ahead, recycling and a disk that runs full under load;
+//! and blocks that a caller with nothing else to do writes itself.
 
 mod support;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use _raftlog::errors::Error;
 use _raftlog::node::Node;
 use _raftlog::simdisk::SimDisk;
+use _raftlog::turn::Turn;
 use bytes::Bytes;
 use support::{Dice, machines, settings};
 
@@ -28,6 +31,15 @@ impl Load {
 
     fn turn(&mut self) -> bool {
         let turn = self.node.ready().unwrap();
+        self.take(turn)
+    }
+
+    fn turn_here(&mut self) -> bool {
+        let turn = self.node.ready_here().unwrap();
+        self.take(turn)
+    }
+
+    fn take(&mut self, turn: Turn) -> bool {
         for batch in turn.committed {
             self.last = batch.last_index;
             self.node.applied(0, self.last).unwrap();
@@ -37,9 +49,23 @@ impl Load {
     }
 
     fn settle(&mut self) {
-        while self.turn() {
+        while self.turn() || !self.node.log().writer().is_idle() {
             std::thread::yield_now();
         }
+    }
+
+    /// Proposes one after the other; answers for each whether its own turn committed it.
+    fn propose_alone(&mut self, count: usize) -> Vec<bool> {
+        let mut at_once = Vec::new();
+        for _ in 0..count {
+            let before = self.committed.len();
+            self.node.propose(0, Bytes::from_static(b"alone")).unwrap();
+            self.turn_here();
+            at_once.push(self.committed.len() > before);
+            self.settle();
+            assert_eq!(self.committed.len(), before + 1);
+        }
+        at_once
     }
 }
 
@@ -64,7 +90,11 @@ fn everything_accepted_is_committed_in_order_and_found_again() {
             Err(Error::Full) => fulls += 1,
             Err(error) => panic!("{error}"),
         }
-        load.turn();
+        if dice.below(4) == 0 {
+            load.turn_here()
+        } else {
+            load.turn()
+        };
         match dice.below(400) {
             0 => disk.set_free(dice.below(3 * SEGMENT_BYTES)),
             1..8 => disk.set_free(u64::MAX),
@@ -84,4 +114,56 @@ fn everything_accepted_is_committed_in_order_and_found_again() {
     let mut again = Load::open(&disk, applied);
     again.settle();
     assert_eq!(again.committed, accepted[dropped..]);
+}
+
+#[test]
+fn a_caller_with_nothing_else_to_do_writes_the_block_itself() {
+    let disk = SimDisk::new(2);
+    let mut load = Load::open(&disk, 0);
+    load.settle();
+    // Longer than a turn: no other thread would be done before it is over.
+    disk.set_sync_time(Duration::from_millis(20));
+    assert_eq!(load.propose_alone(1), [true]);
+    drop(load);
+    disk.crash();
+    let mut again = Load::open(&disk, 0);
+    again.settle();
+    assert_eq!(again.committed, [Bytes::from_static(b"alone")]);
+}
+
+#[test]
+fn a_slow_disk_holds_up_the_thread_and_seldom_the_caller() {
+    let disk = SimDisk::new(3);
+    let mut load = Load::open(&disk, 0);
+    load.settle();
+    disk.set_sync_time(Duration::from_millis(5));
+    let at_once = load.propose_alone(60);
+    // A busy machine may end a turn so late that the thread was quicker.
+    assert!(at_once.iter().filter(|it| **it).count() <= 12, "{at_once:?}");
+    disk.set_sync_time(Duration::ZERO);
+    let at_once = load.propose_alone(200);
+    assert!(at_once[150..].iter().any(|it| *it), "{at_once:?}");
+}
+
+#[test]
+fn packets_for_peers_do_not_wait_for_the_disk() {
+    let mut nodes = [1, 2].map(|id| {
+        let disk = Arc::new(SimDisk::new(id));
+        Node::new(disk, &settings(id, &[1, 2]), &machines(&[0]), SEGMENT_BYTES, false).unwrap()
+    });
+    for _ in 0..1000 {
+        for at in [0, 1] {
+            nodes[at].tick();
+            for (_, packet) in nodes[at].ready().unwrap().sends {
+                nodes[1 - at].step(&packet);
+            }
+        }
+        std::thread::yield_now();
+        if nodes[0].propose(0, Bytes::from_static(b"shared")).is_ok() {
+            let turn = nodes[0].ready_here().unwrap();
+            assert!(!turn.sends.is_empty() && turn.persisting);
+            return;
+        }
+    }
+    panic!("nobody leads");
 }

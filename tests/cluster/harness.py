@@ -315,6 +315,14 @@ def tolerant(condition: Callable[[], bool]) -> Callable[[], bool]:
     return is_so
 
 
+def transfer(cluster: Cluster, to: int, *flags: str) -> None:
+    """By the operator's command, given to node 1."""
+    admin = cluster.network.place(1).admin
+    ended = run_command("cluster", "transfer", "--to", str(to), *flags, "--admin", admin)
+    assert ended.returncode == 0, ended.stderr
+    assert "keeps that for 10 minutes" in ended.stdout
+
+
 @contextlib.contextmanager
 def static_cluster(
     directory: Path,

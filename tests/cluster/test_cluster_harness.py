@@ -66,7 +66,9 @@ def planted(history: list[Event]) -> bool:
     """The same history with one fault of each of two kinds is refused."""
     (lost,) = [e for e in history if isinstance(e, Sent) and e.message_id][:1]
     lost_too = lost._replace(body="another", message_id="another", number=-1, group="")
-    (twice,) = [e for e in history if isinstance(e, Received)][:1]
+    # Of one that took longer than its lease nobody knows when that began.
+    answers = [e for e in history if isinstance(e, Received)]
+    twice = min(answers, key=lambda e: e.ended - e.began)
     return bool(check([*history, lost_too])) and bool(check([*history, twice]))
 
 
@@ -80,7 +82,7 @@ def test_a_load_finds_that_a_stranger_purged_a_queue(
     client = Client(lambda: [node.sqs_url])
     client.call("PurgeQueue", QueueUrl=workload.url_of("plain-a"))
     client.close()
-    with pytest.raises(AssertionError, match=r"plain-a/\d+ was acknowledged and is lost"):
+    with pytest.raises(AssertionError, match=r"plain-a: lost: load/plain-a/\d+: "):
         load.verify()
 
 

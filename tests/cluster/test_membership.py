@@ -15,6 +15,7 @@ from tests.cluster.harness import (
     run_command,
     static_cluster,
     tolerant,
+    transfer,
 )
 from tests.cluster.network import Loopback
 from tests.cluster.replicas import verify_replicas
@@ -90,14 +91,6 @@ def test_whoever_joins_opens_the_gates_again_and_whoever_was_removed_holds_nothi
 
 def are_open(cluster: Cluster) -> bool:
     return all(member.gates() == {1} for member in cluster.members.values())
-
-
-def transfer(cluster: Cluster, to: int, *flags: str) -> None:
-    """By the operator's command, given to node 1."""
-    admin = cluster.network.place(1).admin
-    ended = run_command("cluster", "transfer", "--to", str(to), *flags, "--admin", admin)
-    assert ended.returncode == 0, ended.stderr
-    assert "keeps that for 10 minutes" in ended.stdout
 
 
 def test_leads_stay_where_an_operator_puts_them(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from tests.cluster.client import (
@@ -49,6 +50,7 @@ PAUSE_SECONDS = 0.03
 # The rest is left to its lease: delivered again, later.
 DELETED_SHARE = 0.8
 RETRY_SECONDS = 0.05
+STEADY_SECONDS = 0.5
 JOIN_SECONDS = 30.0
 DRAIN_SECONDS = 40.0
 COUNTERS = ("", "NotVisible", "Delayed")
@@ -134,8 +136,8 @@ class Workload:
         """Call when the cluster is whole: take everything out, and judge the history."""
         self.end()
         client = self._client()
-        for queue in self.queues:
-            self._drain(client, queue)
+        for queue, before in self._steady_counters(client).items():
+            self._drain(client, queue, before)
         client.close()
         complaints = check(self.history)
         assert not complaints, f"{len(complaints)} complaints: " + "; ".join(complaints[:8])
@@ -271,19 +273,33 @@ class Workload:
 
     # --- the end ----------------------------------------------------------------------------
 
-    def _drain(self, client: Client, queue: str) -> None:
+    def _steady_counters(self, client: Client) -> dict[str, tuple[int, int, int]]:
+        """Of every queue, when nothing is in flight any more. A partition whose lead is just being
+        handed on may be counted nowhere, so they have to say the same twice.
+        """
+        deadline, earlier = time.monotonic() + DRAIN_SECONDS, None
+        while True:
+            counters = {queue: self._counters(client, queue) for queue in self.queues}
+            if counters == earlier and not any(in_flight for _, in_flight, _ in counters.values()):
+                return counters
+            assert time.monotonic() < deadline, f"counters do not come to rest: {counters}"
+            earlier = counters
+            time.sleep(STEADY_SECONDS)
+
+    def _drain(self, client: Client, queue: str, before: tuple[int, int, int]) -> None:
         deadline, found = time.monotonic() + DRAIN_SECONDS, set[str]()
-        eventually(
-            f"nothing of {queue} is in flight", lambda: self._counters(client, queue)[1] == 0
-        )
-        before = self._counters(client, queue)
+        counters = partial(self._counters, client, queue)
         # A FIFO queue holds its groups back while their first messages are in flight, so what was
-        # found is deleted before more is asked for.
-        while received := self._persist_receive(client, queue):
+        # found is deleted before more is asked for. A receive that does not wait passes over a
+        # partition whose lead is just being handed on: empty is what the counters call so too.
+        while (received := self._persist_receive(client, queue)) or counters()[0]:
             assert time.monotonic() < deadline, f"{queue} does not become empty"
+            if received is None:
+                time.sleep(RETRY_SECONDS)
+                continue
             self._delete_all(client, *received)
             found |= {message.message_id for message in received[0].messages}
-        self.history.append(Drained(queue, before, len(found), self._counters(client, queue)))
+        self.history.append(Drained(queue, before, len(found), counters()))
 
     def _delete_all(self, client: Client, event: Received, handles: list[str]) -> None:
         began = time.monotonic()

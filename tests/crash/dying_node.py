@@ -89,7 +89,8 @@ def ready_when(chosen: Callable[[Any], bool]) -> Callable[[Step], None]:
     def install(step: Step) -> None:
         original = Groups.ready
 
-        def patched(self: Groups) -> Any:
+        def patched(self: Groups, *, here: bool = False) -> Any:
+            # Whoever asks, the log's thread writes: so there is a turn that has only begun a block.
             ready = original(self)
             if chosen(ready):
                 step()

@@ -12,7 +12,7 @@ from fastnode.clock import GroupClock, SystemClock
 from fastnode.datadir import DataDir, Founding, open_data_dir
 from fastnode.errors import StartError
 from fastnode.flow import Suspension, start
-from fastnode.node import open_engines
+from fastnode.machine import open_engines
 from fastnode.raft.driver import Driver
 from fastnode.raft.groups import open_groups
 from fastnode.settings import Settings

@@ -169,8 +169,8 @@ def test_wrong_flags_are_usage_errors(used: Path) -> None:
         ("--group", "2"): "--group must be a whole number from 0 to 1, not 2",
         ("--group", "x"): "--group must be a whole number from 0 to 1, not x",
         ("--group",): "--group: expected one argument",
-        ("--grop", "1"): "unknown argument --grop; did you mean --group?",
-        ("more",): "unknown argument more; see fastnode check --help",
+        ("--grop", "1"): "unknown flag --grop; did you mean --group?",
+        ("more",): "unknown argument 'more'; see fastnode check --help",
     }.items():
         ended = check(used, *arguments)
         assert (ended.returncode, ended.stdout) == (2, "")

@@ -193,10 +193,10 @@ def test_errors_say_what_to_do_next(
 def test_a_node_that_is_away(capsys: pytest.CaptureFixture[str]) -> None:
     with Asked() as server:
         address = server.address
-    assert main(["cluster", "status", "--admin", address]) == 1
+    assert main(["cluster", "status", "--admin", address]) == 3
     assert capsys.readouterr().err == (
         f"fastnode: no answer from {address}: Connection refused:"
-        " start the node, or name another member with --admin\n"
+        " start the node with 'fastnode run', or name another with --admin\n"
     )
 
 
@@ -213,7 +213,7 @@ def test_the_url_of_the_ready_line_will_do(node: Asked) -> None:
         (["remove", "1", "2"], "unknown argument '2'; see fastnode cluster remove --help"),
         (["transfer"], "the following arguments are required: --to"),
         (["status", "--admin", "nowhere"], "--admin must be HOST:PORT, not 'nowhere'"),
-        (["status", "--admin", "h:x"], "--admin must be HOST:PORT, not 'h:x'"),
+        (["status", "--admin", "h:x"], "--admin must be HOST:PORT or http://HOST:PORT, not 'h:x'"),
     ],
 )
 def test_a_wrong_command_line_is_one_line(

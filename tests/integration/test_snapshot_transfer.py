@@ -4,8 +4,9 @@ import asyncio
 import errno
 import logging
 import os
-from typing import Any
+from typing import Any, NoReturn
 
+import grpc
 import pytest
 
 from fastnode.cluster import snapshot_staging, snapshot_transfer
@@ -181,6 +182,43 @@ def test_cancelled_before_it_began_is_told_too(source: Source, target: Target) -
             done = both.start(source.snapshot)
             both.sender.cancel(GROUP)
             assert not await done
+
+    run(scenario())
+
+
+class ForgetfulStream:
+    """As gRPC's is when it breaks while it begins: a cancellation that comes then is forgotten."""
+
+    def __init__(self) -> None:
+        self.is_read = asyncio.Event()
+
+    async def read(self) -> NoReturn:
+        self.is_read.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            nothing = grpc.aio.Metadata()
+            raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, nothing, nothing) from None
+        raise AssertionError
+
+    def cancel(self) -> None:
+        """Its end is no news to it."""
+
+
+def test_a_cancellation_that_grpc_forgets_ends_the_transfer(
+    source: Source, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The receiver has ended, and will be found elsewhere: to go on would keep others waiting."""
+
+    async def scenario() -> None:
+        async with pair(target) as both:
+            stream = ForgetfulStream()
+            monkeypatch.setattr(both.client, "send_snapshot", lambda peer: stream)
+            done = both.start(source.snapshot)
+            await stream.is_read.wait()
+            both.sender.cancel_to(both.node.peer.node)
+            async with asyncio.timeout(5):
+                assert not await done
 
     run(scenario())
 

@@ -24,6 +24,7 @@ class Impl(NamedTuple):
     keys: ModuleType
     core: ModuleType
     plan: ModuleType
+    plain: ModuleType
     send: ModuleType
     deliver: ModuleType
 

@@ -23,12 +23,15 @@ LINES_MAX: Final = {".py": 400, ".rs": 400, ".pyi": 400, ".pxd": 400, ".pyx": 60
 FUNCTION_LINES_MAX: Final = 70
 
 COMPILED: Final = frozenset(
-    {"_keys", "_core", "_plan", "_send", "_http", "_occ", "_query", "_sigv4", "_deliver"}
+    {"_keys", "_core", "_plan", "_plain", "_send", "_http", "_occ", "_query", "_sigv4", "_deliver"}
+    | {"_meter"}
 )
 TWINS: Final = frozenset(f"{name}_ref" for name in COMPILED)
-LEAVES: Final = frozenset({"config", "errors", "clock", "flow", "native"})
+LEAVES: Final = frozenset({"config", "errors", "clock", "flow", "native", "meter"})
 # Leaves of the operator's side: they may build on the others, never the other way round.
-START_LEAVES: Final = frozenset({"option_values", "settings", "logs", "data_format", "datadir"})
+START_LEAVES: Final = frozenset(
+    {"option_values", "settings", "settings_file", "logs", "data_format", "datadir", "reload"}
+)
 # What each part may import besides itself and the leaves. Only node.py and serve.py know every
 # layer.
 MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
@@ -39,15 +42,20 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "store": frozenset({"raft"}),
     "raft": frozenset(),
     "peers": frozenset(),
-    "node": frozenset({"cluster", "queue", "store", "raft", "peers", "upkeep"}),
-    "serve": frozenset({"node", "http", "cluster", "queue"}),
+    "machine": frozenset({"cluster", "store", "raft", "upkeep"}),
+    "node": frozenset(
+        {"machine", "cluster", "queue", "store", "raft", "peers", "upkeep", "node_metrics"}
+    ),
+    "node_metrics": frozenset({"queue", "store", "raft", "upkeep"}),
+    "serve": frozenset({"machine", "node", "http", "cluster", "queue"}),
     "upkeep": frozenset({"store", "raft"}),
     # What node and serve are to a node of one process, it is to one of several.
     "workers": frozenset(
-        {"node", "serve", "http", "cluster", "queue", "store", "raft", "peers", "upkeep"}
+        {"machine", "node", "serve", "http", "cluster", "queue", "store", "raft", "peers"}
+        | {"upkeep", "node_metrics"}
     ),
-    # `check` looks at the state of a stopped node.
-    "cli": frozenset({"serve", "store", "workers"}),
+    # `check` looks at the state of a stopped node; `doctor` and `config` read what a node would.
+    "cli": frozenset({"serve", "store", "workers", "http", "queue", "upkeep"}),
     "__main__": frozenset({"cli"}),
 }
 

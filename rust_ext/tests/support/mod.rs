@@ -30,17 +30,10 @@ impl Dice {
 }
 
 pub fn settings(node: u64, voters: &[u64]) -> Settings {
-    let (election_ticks, heartbeat_ticks, is_deterministic) = (10, 2, true);
+    let (election_ticks, heartbeat_ticks, election_seed) = (10, 2, Some(0));
     let voters = voters.to_vec();
     let uncommitted_bytes_max = 1 << 28;
-    Settings {
-        node,
-        voters,
-        election_ticks,
-        heartbeat_ticks,
-        is_deterministic,
-        uncommitted_bytes_max,
-    }
+    Settings { node, voters, election_ticks, heartbeat_ticks, election_seed, uncommitted_bytes_max }
 }
 
 /// State machines that never were replaced by a snapshot.

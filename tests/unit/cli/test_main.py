@@ -104,7 +104,7 @@ def test_version_says_what_is_installed(capsys: pytest.CaptureFixture[str], argu
 def test_version_takes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["version", "--verbose"]) == 2
     assert capsys.readouterr().err == (
-        "fastnode: fastnode version takes no arguments, not '--verbose'\n"
+        "fastnode: fastnode version takes no arguments but --json, not '--verbose'\n"
     )
 
 

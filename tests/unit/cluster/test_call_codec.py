@@ -24,6 +24,7 @@ from fastnode.queue import api
 from fastnode.queue.caller import CLIENT_RETRIES, Call, Caller
 from fastnode.queue.errors import ERRORS, SqsError
 from fastnode.queue.operations import OPERATIONS
+from tests.unit.native.strategies import printables
 
 CALLER = Caller("123456789012", "eu-west-1", "https://sqs.example", "AIDAX", True)
 
@@ -81,7 +82,7 @@ def test_an_answer_arrives_as_it_was(action: str, explanation: str | None) -> No
     assert here.explanation == explanation
 
 
-@given(st.binary(max_size=200), st.text(max_size=50).filter(lambda text: text.isprintable()))
+@given(st.binary(max_size=200), printables)
 def test_any_bytes_and_text_survive(value: bytes, text: str) -> None:
     attribute = api.MessageAttributeValue("Binary", None, value)
     request = api.SendMessageRequest("q", text, message_attributes={text: attribute})

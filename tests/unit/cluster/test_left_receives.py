@@ -34,9 +34,12 @@ def send(world: ClusterWorld, name: str, *bodies: str) -> None:
         world.send(1, name, body, "group" if name.endswith(".fifo") else None)
 
 
-def receiving(world: ClusterWorld, node: int, name: str, seconds: int = 0) -> Pending:
+def receiving(
+    world: ClusterWorld, node: int, name: str, seconds: int = 0, *, is_repeated: bool = False
+) -> Pending:
     call = Call(Caller(ACCOUNT, REGION, ENDPOINT, "AIDA"), "ReceiveMessage", "request")
     call.request = IDENTITY
+    call.is_repeated = is_repeated
     request = receive_request(name, seconds=seconds)
     return world.begin(node, "ReceiveMessage", request, call=call)
 
@@ -102,6 +105,27 @@ def test_what_was_answered_once_more_is_not_taken_from_whom_has_it(
     world.settle()
     (message,) = answer_of(repeated).messages
     world.link(2, 1).is_held = world.link(2, 1).are_answers_held = False
+    world.settle()
+    assert world.counts(1, name) == (0, 1, 0)
+    world.delete(3, name, message.receipt_handle)
+    assert world.counts(1, name) == (0, 0, 0)
+
+
+def test_what_the_repeated_call_took_is_not_given_back_for_the_one_before_it(
+    world: ClusterWorld, name: str
+) -> None:
+    """The first attempt waited and got nothing; the news of its going comes when the second one,
+    at another node, has been answered.
+    """
+    gone = receiving(world, 2, name, seconds=20)
+    world.settle()
+    world.link(2, 1).is_held = True
+    gone.call.leave()
+    repeated = receiving(world, 3, name, seconds=20, is_repeated=True)
+    world.settle()
+    send(world, name, "a")
+    (message,) = answer_of(repeated).messages
+    world.link(2, 1).is_held = False
     world.settle()
     assert world.counts(1, name) == (0, 1, 0)
     world.delete(3, name, message.receipt_handle)

@@ -1,50 +1,20 @@
 """The admin API over HTTP: paths, parameters, errors in JSON, and no way in for web pages."""
 
 import json
-import logging
-from typing import Any
 
 import pytest
 
 from fastnode.errors import Unavailable
-from fastnode.http.admin import Admin
-from fastnode.http.admin_api import AdminApi
-from fastnode.http.identity import IdentitySettings, OpenIdentity
-from tests.unit.http.http_fakes import Node
-from tests.world import ACCOUNT, REGION, World
-
-QUEUES = f"/api/v1/queues/{ACCOUNT}/{REGION}"
-
-
-class Setup:
-    def __init__(self) -> None:
-        self.world = World()
-        self.node = Node()
-        guard = OpenIdentity(IdentitySettings(REGION, "http://localhost:9325")).caller
-        api = AdminApi(self.world.service, guard, logging.getLogger("test"))
-        self.node.server.respond = Admin(lambda: True, dict, api).respond
-
-    def send(
-        self, target: str, *headers: str, method: str = "GET", host: str = "localhost"
-    ) -> tuple[int, str, bytes]:
-        connection, transport = self.node.connect()
-        lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", *headers, "", ""]
-        connection.data_received("\r\n".join(lines).encode("latin-1"))
-        head, _, body = transport.written.partition(b"\r\n\r\n")
-        return int(head.split()[1]), head.decode().lower(), body
-
-    def get(self, target: str, *headers: str, host: str = "localhost") -> tuple[int, Any]:
-        status, head, body = self.send(target, *headers, host=host)
-        assert "content-type: application/json" in head and "cache-control: no-store" in head
-        return status, json.loads(body)
+from tests.unit.http.admin_setup import QUEUES, AdminSetup
+from tests.world import ACCOUNT, REGION
 
 
 @pytest.fixture
-def setup() -> Setup:
-    return Setup()
+def setup() -> AdminSetup:
+    return AdminSetup()
 
 
-def test_messages_by_pages(setup: Setup) -> None:
+def test_messages_by_pages(setup: AdminSetup) -> None:
     url = setup.world.create()
     for number in range(3):
         setup.world.send(url, f"m{number}")
@@ -56,7 +26,7 @@ def test_messages_by_pages(setup: Setup) -> None:
     assert "cursor" not in second
 
 
-def test_an_empty_page_has_an_empty_list(setup: Setup) -> None:
+def test_an_empty_page_has_an_empty_list(setup: AdminSetup) -> None:
     setup.world.create()
     assert setup.get(f"{QUEUES}/q/messages?state=in_flight") == (
         200,
@@ -65,7 +35,7 @@ def test_an_empty_page_has_an_empty_list(setup: Setup) -> None:
     assert setup.get("/api/v1/queues?prefix=x") == (200, {"queues": []})
 
 
-def test_bodies_are_cut_as_asked(setup: Setup) -> None:
+def test_bodies_are_cut_as_asked(setup: AdminSetup) -> None:
     setup.world.send(setup.world.create(), "x" * 5_000)
     for query, length in (
         ("", 4_096),
@@ -77,7 +47,7 @@ def test_bodies_are_cut_as_asked(setup: Setup) -> None:
         assert len(message["body"]) == length and message["body_truncated"] is (length < 5_000)
 
 
-def test_lists_and_details(setup: Setup) -> None:
+def test_lists_and_details(setup: AdminSetup) -> None:
     setup.world.create("orders")
     setup.world.create("messages")
     _, answer = setup.get("/api/v1/queues")
@@ -129,29 +99,43 @@ def test_lists_and_details(setup: Setup) -> None:
         ("/api/v1/queues?" + "&".join(f"a{n}=1" for n in range(20)), 400, "bad_request"),
     ],
 )
-def test_what_is_refused(setup: Setup, target: str, status: int, code: str) -> None:
+def test_what_is_refused(setup: AdminSetup, target: str, status: int, code: str) -> None:
     setup.world.create()
     answered, body = setup.get(target)
     assert (answered, body["error"]["code"]) == (status, code)
     assert body["error"]["message"]
 
 
-def test_a_bad_cursor_is_refused_before_the_queue_is_looked_at(setup: Setup) -> None:
+def test_a_bad_cursor_is_refused_before_the_queue_is_looked_at(setup: AdminSetup) -> None:
     setup.world.send(setup.world.create(), "m")
     _, first = setup.get(f"{QUEUES}/q/messages?limit=1")
     assert setup.get(f"{QUEUES}/q/messages?cursor={first['cursor']}x")[0] == 400
 
 
-@pytest.mark.parametrize("method", ["POST", "DELETE", "PUT"])
-def test_the_api_is_read_only(setup: Setup, method: str) -> None:
-    status, head, body = setup.send("/api/v1/queues", method=method)
-    assert status == 405 and "allow: get, head" in head
+@pytest.mark.parametrize(
+    ("method", "target", "allowed"),
+    [
+        ("DELETE", "/api/v1/queues", "GET, HEAD, POST"),
+        ("PUT", "/api/v1/queues", "GET, HEAD, POST"),
+        ("POST", f"{QUEUES}/q", "GET, HEAD, PATCH, DELETE"),
+        ("GET", f"{QUEUES}/q/purge", "POST"),
+        ("POST", f"{QUEUES}/q/tags", "PUT"),
+        ("PATCH", f"{QUEUES}/q/redrive", "GET, HEAD, POST, DELETE"),
+        ("POST", "/api/v1/overview", "GET, HEAD"),
+        ("PUT", "/api/v1/session", "GET, HEAD, POST, DELETE"),
+    ],
+)
+def test_a_wrong_method_is_told_the_right_ones(
+    setup: AdminSetup, method: str, target: str, allowed: str
+) -> None:
+    status, head, body = setup.send(target, method=method)
+    assert status == 405 and f"\r\nAllow: {allowed}\r\n" in head
     assert json.loads(body)["error"]["code"] == "method_not_allowed"
 
 
-def test_head_has_no_body(setup: Setup) -> None:
+def test_head_has_no_body(setup: AdminSetup) -> None:
     status, head, body = setup.send("/api/v1/queues", method="HEAD")
-    assert (status, body) == (200, b"") and "content-length: 13" in head
+    assert (status, body) == (200, b"") and "Content-Length: 13" in head
 
 
 @pytest.mark.parametrize(
@@ -163,34 +147,28 @@ def test_head_has_no_body(setup: Setup) -> None:
         ("localhost", ("Origin: null",)),
     ],
 )
-def test_web_pages_cannot_look(setup: Setup, host: str, headers: tuple[str, ...]) -> None:
+def test_web_pages_cannot_look(setup: AdminSetup, host: str, headers: tuple[str, ...]) -> None:
     """A name that was made to resolve to this machine, and a page of another origin."""
     status, body = setup.get("/api/v1/queues", *headers, host=host)
     assert (status, body["error"]["code"]) == (403, "forbidden")
 
 
-def test_the_consoles_own_origin_is_let_in(setup: Setup) -> None:
+def test_the_consoles_own_origin_is_let_in(setup: AdminSetup) -> None:
     status, _ = setup.get("/api/v1/queues", "Origin: http://localhost:9325", host="localhost:9325")
     assert status == 200
 
 
-def test_no_leader_is_503_with_a_time_to_come_back(setup: Setup) -> None:
+def test_no_leader_is_503_with_a_time_to_come_back() -> None:
     class Leaderless:
         def group_of(self, _keys: object) -> object:
             raise Unavailable("the group has no leader here")
 
-    guard = OpenIdentity(IdentitySettings(REGION, "http://localhost")).caller
-    api = AdminApi(Leaderless(), guard, logging.getLogger("test"))
-    setup.node.server.respond = Admin(lambda: True, dict, api).respond
-    status, head, body = setup.send(f"{QUEUES}/q")
-    assert status == 503 and "retry-after: 1" in head
+    status, head, body = AdminSetup(service=Leaderless()).send(f"{QUEUES}/q")
+    assert status == 503 and "Retry-After: 1" in head
     assert json.loads(body)["error"]["code"] == "unavailable"
 
 
-def test_a_bug_is_logged_and_told_as_one(setup: Setup, caplog: pytest.LogCaptureFixture) -> None:
-    guard = OpenIdentity(IdentitySettings(REGION, "http://localhost")).caller
-    api = AdminApi(object(), guard, logging.getLogger("test"))
-    setup.node.server.respond = Admin(lambda: True, dict, api).respond
-    status, _, body = setup.send(f"{QUEUES}/q")
+def test_a_bug_is_logged_and_told_as_one(caplog: pytest.LogCaptureFixture) -> None:
+    status, _, body = AdminSetup(service=object()).send(f"{QUEUES}/q")
     assert (status, json.loads(body)["error"]["code"]) == (500, "internal_error")
     assert "bug in the admin API" in caplog.text

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,12 +17,8 @@ from fastnode.cluster.control_api import (
 )
 from fastnode.errors import Unavailable
 from fastnode.http import admin_cluster
-from fastnode.http.admin import Admin
-from fastnode.http.admin_api import AdminApi
 from fastnode.http.admin_cluster import BODY_BYTES_MAX, AdminCluster
-from fastnode.http.identity import IdentitySettings, OpenIdentity
-from tests.unit.http.http_fakes import Node
-from tests.world import REGION, World
+from tests.unit.http.admin_setup import AdminSetup
 
 PATH = "/api/v1/cluster"
 STATUS = ClusterStatus(
@@ -71,11 +66,8 @@ class Cluster:
 class Setup:
     def __init__(self) -> None:
         self.cluster = Cluster()
-        self.node = Node()
-        guard = OpenIdentity(IdentitySettings(REGION, "http://localhost:9325")).caller
         answer = AdminCluster(self.cluster).answer
-        api = AdminApi(World().service, guard, logging.getLogger("test"), answer)
-        self.node.server.respond = Admin(lambda: True, dict, api).respond
+        self.node = AdminSetup(sections={"cluster": answer}).node
 
     def send(
         self,
@@ -221,8 +213,3 @@ def test_a_bug_is_the_nodes_own(setup: Setup, caplog: pytest.LogCaptureFixture) 
     setup.cluster.error = KeyError("x")
     assert setup.send("GET", PATH)[0] == 500
     assert "bug in the admin API" in caplog.text
-
-
-def test_queues_stay_read_only(setup: Setup) -> None:
-    status, head, _ = setup.send("POST", "/api/v1/queues", {})
-    assert status == 405 and "allow: get, head" in head

@@ -3,7 +3,7 @@
 import json
 import re
 
-from tests.unit.http.test_send_lane import URL, Front, post
+from tests.unit.http.lanes import URL, Front, post
 
 RECEIVE = json.dumps({"QueueUrl": URL, "MaxNumberOfMessages": 10}).encode()
 EXPLANATION = re.compile(

@@ -6,10 +6,11 @@ import pytest
 
 from fastnode import config
 from fastnode.store.txn import Txn
-from tests.unit.http.test_send_lane import URL, Front, post
+from tests.unit.http.lanes import FIRST, URL, Front, post
 
 SEND = json.dumps({"QueueUrl": URL, "MessageBody": "a"}).encode()
 SEND_LATER = json.dumps({"QueueUrl": URL, "MessageBody": "a", "DelaySeconds": 1}).encode()
+BATCH = json.dumps({"QueueUrl": URL, "Entries": [{"Id": "1", "MessageBody": "a"}]}).encode()
 RECEIVE = json.dumps({"QueueUrl": URL}).encode()
 
 
@@ -54,6 +55,28 @@ def test_a_send_that_was_overtaken_lands_once(uses_lane: bool, body: bytes) -> N
     (answer,) = answers(front)
     assert answer.startswith(b"200 ")
     assert sum(front.world.counts("q")) == 1
+
+
+@pytest.mark.parametrize(("target", "body"), [(b"SendMessage", SEND), (b"SendMessageBatch", BATCH)])
+def test_what_the_short_way_planned_is_planned_again_as_the_same_call(
+    target: bytes, body: bytes
+) -> None:
+    """Nobody may know of the first attempt that it will never land."""
+    front = Front(uses_lane=True)
+    front.send(FIRST)
+    group, stamp = front.world.group, front.world.group.stamp
+    identities: list[bytes] = []
+
+    def noted_stamp(request: bytes) -> tuple[int, int]:
+        identities.append(request)
+        return stamp(request)
+
+    group.stamp = noted_stamp  # type: ignore[method-assign] # it is watched
+    send_overtaken(front, post(body, target=target), 1)
+    own = identities[1:]  # the first is of whoever overtakes
+    assert front.lane_uses == 1
+    assert len(own) == 2 and len(set(own)) == 1
+    assert sum(front.world.counts("q")) == 2
 
 
 @pytest.mark.parametrize("uses_lane", [True, False])

@@ -1,102 +1,20 @@
 """The short way of a plain send gives what the long way gives: the same bytes, the same state."""
 
 import itertools
-import json
-import logging
 import re
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastnode.http.identity import IdentitySettings
-from fastnode.http.router import Router
-from fastnode.http.send_lane import SendLane
 from fastnode.queue import api
-from fastnode.queue.operations import OPERATIONS
-from tests.unit.http.http_fakes import Node
-from tests.world import ACCOUNT, ENDPOINT, World
+from tests.unit.http.lanes import FIRST, URL, Front, compare, message, post
+from tests.world import ACCOUNT, ENDPOINT
 
-AUTHORIZATION = (
-    b"AWS4-HMAC-SHA256 Credential=AKID/20250101/us-east-1/sqs/aws4_request, SignedHeaders=host, "
-    b"Signature=00"
-)
-URL = f"{ENDPOINT}/{ACCOUNT}/q"
 _TWENTY_DIGITS_END_MS = 10**20 // 512 // 65_536 + 1
 NUMBERED = re.compile(rb"request-\d+")
 
 
-class Front:
-    """A world behind a router and one connection; everything in it is determined."""
-
-    def __init__(self, *, uses_lane: bool) -> None:
-        self.world = World()
-        self.world.create(MaximumMessageSize="1024")
-        self.world.create("late", DelaySeconds="5")
-        self.world.create("ordered.fifo", FifoQueue="true", ContentBasedDeduplication="true")
-        self.world.create("strict.fifo", FifoQueue="true", MaximumMessageSize="1024")
-        self.world.create(
-            "parts.fifo",
-            FifoQueue="true",
-            DeduplicationScope="messageGroup",
-            FifoThroughputLimit="perMessageGroupId",
-            PartitionCount="4",
-        )
-        numbers = itertools.count(1)
-        settings = IdentitySettings("us-east-1", ENDPOINT)
-        self.router = Router(
-            *(OPERATIONS, self.world.service, settings),
-            lambda: f"request-{next(numbers)}",
-            logging.getLogger("fastnode.test"),
-        )
-        self.lane_uses = 0
-        self._uses_lane = uses_lane
-        self.node = Node()
-        self.node.server.respond = self.router.respond
-        self.connection, self.transport = self.node.connect()
-        self._count_lane()
-
-    def _count_lane(self) -> None:
-        lane: SendLane = self.router._lane
-        sent = lane._sent
-
-        def counted(*arguments: Any) -> bool:
-            is_sent = sent(*arguments)
-            self.lane_uses += is_sent
-            return is_sent
-
-        lane._sent = counted  # type: ignore[method-assign,assignment] # the test watches it
-        if not self._uses_lane:
-            lane.take = lambda *_: False  # type: ignore[method-assign] # as if there were none
-
-    def send(self, raw: bytes) -> None:
-        self.connection.data_received(raw)
-        self.world.commit()
-
-    def rows(self) -> list[tuple[bytes, bytes]]:
-        return self.world.engine.scan(b"", b"\xff", 10_000)
-
-
-def post(body: bytes, *headers: bytes, target: bytes = b"SendMessage") -> bytes:
-    lines = [
-        b"POST / HTTP/1.1",
-        b"Host: localhost:9324",
-        b"Authorization: " + AUTHORIZATION,
-        b"Content-Type: application/x-amz-json-1.0",
-        b"X-Amz-Target: AmazonSQS." + target,
-        b"Content-Length: %d" % len(body),
-        *headers,
-    ]
-    return b"\r\n".join(lines) + b"\r\n\r\n" + body
-
-
-def message(**members: object) -> bytes:
-    return json.dumps({"QueueUrl": URL} | members).encode()
-
-
-# What makes a client known and a queue live: the first request always takes the long way.
-FIRST = post(message(MessageBody="first"))
 BODIES = st.one_of(
     st.just("plain"),
     st.text(max_size=30),
@@ -167,16 +85,6 @@ SPECIAL = {
     "not text": post(b'{"QueueUrl": "\xff"}'),
     "wrong type": post(message(MessageBody=5)),
 }
-
-
-def compare(requests: list[bytes]) -> Front:
-    short, long = Front(uses_lane=True), Front(uses_lane=False)
-    for front in (short, long):
-        for request in (FIRST, FIRST, *requests):
-            front.send(request)
-    assert short.transport.written == long.transport.written
-    assert short.rows() == long.rows()
-    return short
 
 
 @pytest.mark.parametrize("name", SPECIAL)

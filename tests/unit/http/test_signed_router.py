@@ -79,13 +79,14 @@ def front() -> Front:
 
 def test_a_plain_send_takes_the_short_way_with_its_own_signature(front: Front) -> None:
     taken: list[bool] = []
-    sent = front.router._lane._sent
+    lane: Any = front.router._lanes[b"AmazonSQS.SendMessage"]
+    sent = lane._sent
 
     def watched(*arguments: Any) -> bool:
         taken.append(sent(*arguments))
         return taken[-1]
 
-    front.router._lane._sent = watched  # type: ignore[method-assign,assignment] # it is watched
+    lane._sent = watched
     bodies = ["one", "two", "three"]
     for body in bodies:
         status, answer = front.call("SendMessage", {"QueueUrl": URL, "MessageBody": body})

@@ -14,6 +14,8 @@ blobs = st.binary(max_size=24)
 # Few letters, among them the escaped one and its neighbours: random texts then share prefixes.
 tricky_texts = st.text(st.sampled_from("\x00\x01\x02ab|\x7f\xff\u20ac\U0001f600"), max_size=6)
 texts = st.one_of(tricky_texts, st.text(max_size=20))
+# Made so, not sieved: most random text holds something that does not print.
+printables = st.text(st.characters(exclude_categories=["C", "Z"]) | st.just(" "), max_size=20)
 accounts = st.integers(0, 10**12 - 1).map(lambda number: f"{number:012}")
 queues = st.tuples(accounts, texts, texts)
 partitions = st.one_of(st.just(native.UNPARTITIONED), u32)

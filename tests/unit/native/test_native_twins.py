@@ -1,5 +1,6 @@
 """Compiled functions and their twins give equal results, and refuse equally, on random input."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -41,6 +42,31 @@ entries = st.one_of(
 rows = st.tuples(st.integers(0, 9), own.blobs, own.blobs)
 positions = st.one_of(st.integers(0, 2**80 - 1), st.sampled_from([-1, 2**80]))
 place_keys = st.builds(native.PlaceKeys, own.blobs, own.blobs, own.blobs)
+handout_keys = st.builds(
+    native.HandoutKeys, own.blobs, place_keys, own.blobs, own.blobs, own.blobs, own.blobs
+)
+stored_texts = st.one_of(
+    own.printables, st.text(st.sampled_from('a"\\/\x00\x08\n\x0b\x1f\x7fé😀\xa0'))
+)
+stored_messages = st.builds(
+    lambda record, flags, body: native.encode_message(
+        *record._replace(flags=flags, body=body.encode())
+    ),
+    own.messages,
+    st.sampled_from([0, 0, 0, 1]),
+    stored_texts,
+)
+items = st.tuples(positions, stored_messages)
+# Ids of version 7, and receipts that often share secret, generation and partition.
+own_ids = st.builds(native.message_id, own.u64, st.integers(0, 15), own.id16)
+few_receipts = st.builds(
+    native.encode_receipt,
+    st.just(b"s" * 16),
+    st.sampled_from([1, 1, 1, 2]),
+    own_ids | own.id16,
+    own.u64,
+    st.sampled_from([native.UNPARTITIONED] * 3 + [0]),
+)
 shown = st.lists(
     st.tuples(
         st.builds(
@@ -70,6 +96,57 @@ group_rows = st.one_of(
     st.tuples(st.integers(native.PUT, native.TOUCH), group_keys, own.blobs),
     st.tuples(st.just(native.DROP), group_keys, group_keys.map(lambda key: key + b"\xff")),
 )
+
+# Plain sends and what is nearly plain: other members, other types, and bytes that were damaged.
+json_texts = st.one_of(
+    st.text('ab-_"\\/ \t\x00\x7fé😀\uffff\ud800', max_size=12), st.just("x" * 81)
+)
+members = {
+    "MessageGroupId": json_texts | st.none(),
+    "MessageDeduplicationId": json_texts,
+    "DelaySeconds": st.integers(),
+    "Entries": json_texts,
+}
+plain_sends = st.fixed_dictionaries(
+    {"QueueUrl": texts, "MessageBody": json_texts}, optional=members
+)
+entry_ids = st.text("aA0-_.", max_size=3)
+plain_batches = st.fixed_dictionaries(
+    {
+        "QueueUrl": texts,
+        "Entries": st.one_of(
+            st.lists(
+                st.fixed_dictionaries({"Id": entry_ids, "MessageBody": json_texts}), max_size=11
+            ),
+            st.lists(
+                st.fixed_dictionaries(
+                    {"Id": entry_ids, "MessageBody": json_texts}, optional=members
+                ),
+                max_size=3,
+            ),
+        ),
+    },
+    optional={"Id": json_texts},
+)
+
+
+def json_bodies(values: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[tuple[bytes]]:
+    """Written in several ways; many with a few bytes in the wrong place."""
+
+    def written(value: dict[str, Any], is_ascii: bool, indent: int | None) -> bytes:
+        text = json.dumps(value, ensure_ascii=is_ascii, indent=indent)
+        return text.encode("utf-8", "surrogatepass")
+
+    def damaged(body: bytes, wrong: bytes, at: int, size: int) -> bytes:
+        return body[:at] + wrong + body[at + size :]
+
+    whole = st.builds(written, values, st.booleans(), st.sampled_from([None, 1]))
+    wrong = st.sampled_from(
+        [b"", b'"', b"\\", b"\\u0041", b",", b"}", b" ", b"\x00", b"\xff", b"null"]
+    )
+    broken = st.builds(damaged, whole, wrong, st.integers(0, 150), st.integers(0, 2))
+    return st.tuples(st.one_of(whole, whole, broken))
+
 
 ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     "text": st.tuples(texts),
@@ -154,6 +231,31 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
         own.receipts.map(lambda made: (made[0], made[4], [native.encode_receipt(*made), "x"])),
     ),
     "state_keys": st.tuples(own.blobs, st.lists(positions, max_size=4)),
+    "page_items": st.tuples(
+        st.lists(st.tuples(st.binary(min_size=10, max_size=14), own.blobs), max_size=4),
+        st.sets(positions, max_size=2),
+    ),
+    "are_plain": st.tuples(
+        st.lists(items, max_size=3), st.integers(-(2**63), 2**63 - 1) | st.just(0)
+    ),
+    "plan_receive": st.tuples(
+        *(sixteens, numbers, numbers, st.integers(-1, 256), handout_keys, numbers, positions),
+        st.lists(items, min_size=1, max_size=18),
+        st.lists(own.blobs, max_size=3),
+    ),
+    "plan_delete": st.tuples(
+        *(sixteens, numbers, numbers, st.integers(-1, 256), handout_keys),
+        st.integers(-1, 2**16),
+        st.dictionaries(positions, numbers, max_size=4),
+        st.lists(own.writes, max_size=3),
+    ),
+    "show_messages": st.tuples(
+        sixteens, numbers, own.partitions, numbers, st.lists(items, min_size=1, max_size=17)
+    ),
+    "receipt_places": st.tuples(
+        *(st.just(b"s" * 16), st.sampled_from([native.UNPARTITIONED, 0]), st.sampled_from([1, 2])),
+        st.lists(few_receipts | handles, max_size=3),
+    ),
     "plan_sends": st.tuples(
         sixteens,
         numbers,
@@ -165,6 +267,29 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
             st.tuples(st.integers(-1, 16), own.blobs, st.binary(max_size=200) | long_bodies),
             max_size=18,
         ),
+    ),
+    "plan_bodies": st.tuples(
+        sixteens,
+        numbers,
+        numbers,
+        st.integers(-1, 256),
+        st.builds(native.SendKeys, *[own.blobs] * 3),
+        texts,
+        st.lists(st.binary(max_size=200) | long_bodies, max_size=18),
+    ),
+    "read_send": json_bodies(plain_sends),
+    "read_batch": json_bodies(plain_batches),
+    "fill_batch_answer": st.builds(
+        lambda pieces, request_id, rows, numbers: (
+            *(pieces, request_id),
+            [entry_id for entry_id, _ in rows],
+            [native.encode_message(*record) for _, record in rows],
+            numbers[: len(rows)],
+        ),
+        st.tuples(own.blobs, own.blobs),
+        texts,
+        st.lists(st.tuples(own.blobs, own.messages), max_size=12),
+        st.lists(texts, max_size=12),
     ),
     "plan_send": st.tuples(
         sixteens,
@@ -182,7 +307,14 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
         texts,
     ),
     "is_token": st.tuples(tokens),
-    "plain_draft": st.tuples(own.blobs, st.booleans(), tokens, tokens, own.blobs),
+    "plain_drafts": st.tuples(
+        own.blobs,
+        st.booleans(),
+        st.lists(
+            st.tuples(tokens | st.just("g"), tokens | st.sampled_from(["d", None])), max_size=3
+        ),
+        st.lists(own.blobs, max_size=3),
+    ),
     "plan_fifo_sends": st.tuples(
         sixteens,
         numbers,

@@ -37,7 +37,7 @@ def test_who_stands_aside_is_taken_in_send_order() -> None:
 def test_what_is_deleted_stands_nowhere() -> None:
     timers = timers_of({1: "loud"})
     due_at_once(timers, 1)
-    timers.forget(1)
+    timers.forget((1,))
     assert not timers.has_aside("loud") and timers.take_aside("loud", nobody_changes) is None
     assert not timers.has_due and timers.due_received == 0
 
@@ -62,6 +62,6 @@ def test_deleted_messages_do_not_pile_up() -> None:
     due_at_once(timers, 1_999)
     for position in range(1_000):
         due_at_once(timers, position)
-        timers.forget(position)
+        timers.forget((position,))
     assert len(timers._aside["loud"]) < 100
     assert timers.take_aside("loud", nobody_changes) == 1_999

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fastnode import native
@@ -254,7 +254,10 @@ TOKENS = st.text([chr(code) for code in range(0x21, 0x7F)], min_size=1, max_size
 def test_plain_draft_of_a_fifo_message_has_the_stored_form_of_its_ids(
     impl: Impl, group_id: str, deduplication_id: str, is_per_group: bool
 ) -> None:
-    draft = impl.plan.plain_draft(b"prefix", is_per_group, group_id, deduplication_id, b"body")
+    filed = [(group_id, deduplication_id), (group_id, "other")]
+    drafts = impl.plan.plain_drafts(b"prefix", is_per_group, filed, [b"body", b"more"])
+    assume(drafts is not None)
+    draft, other = drafts
     scope = group_id if is_per_group else ""
     extras = MessageExtras(group_id, deduplication_id=deduplication_id)
     assert draft == native.FifoDraft(
@@ -265,3 +268,4 @@ def test_plain_draft_of_a_fifo_message_has_the_stored_form_of_its_ids(
         body=b"body",
     )
     assert type(draft) is native.FifoDraft
+    assert (other.entry, other.body) == (1, b"more")

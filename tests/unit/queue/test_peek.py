@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fastnode import config, native
 from fastnode.flow import start
 from fastnode.queue import api
-from fastnode.queue.overview import QueuePage, describe, list_all
+from fastnode.queue.overview import NameFilter, QueuePage, describe, list_all
 from fastnode.queue.peek import (
     STATES,
     BadCursor,
@@ -289,7 +289,7 @@ def all_pages(world: World, prefix: str, limit: int) -> list[str]:
     names: list[str] = []
     cursor = ""
     for _ in range(1_000):
-        found: QueuePage = run(list_all(world.service, prefix, limit, cursor))
+        found: QueuePage = run(list_all(world.service, NameFilter(prefix), limit, cursor))
         assert len(found.queues) <= limit
         names += [f"{queue.account}/{queue.region}/{queue.name}" for queue in found.queues]
         if found.cursor is None:
@@ -322,7 +322,7 @@ def test_a_prefix_is_looked_for_in_bounded_pages(
     for number in range(10):
         world.create(f"a{number}")
     world.create("b")
-    found: QueuePage = run(list_all(world.service, "b", 10, ""))
+    found: QueuePage = run(list_all(world.service, NameFilter("b"), 10, ""))
     assert found.queues == [] and found.cursor is not None
     assert all_pages(world, "b", 10) == [f"{ACCOUNT}/{REGION}/b"]
 
@@ -330,7 +330,7 @@ def test_a_prefix_is_looked_for_in_bounded_pages(
 def test_a_foreign_cursor_is_no_place_in_the_list(world: World) -> None:
     world.send(world.create(), "m")
     with pytest.raises(BadCursor):
-        run(list_all(world.service, "", 10, first_cursor(world, "q")))
+        run(list_all(world.service, NameFilter(), 10, first_cursor(world, "q")))
 
 
 def test_details_of_a_queue(world: World) -> None:

@@ -43,7 +43,7 @@ def test_a_changed_timer_counts_once() -> None:
 def test_a_deleted_message_is_never_due() -> None:
     timers = loaded(Timer(10, 1, True), Timer(10, 2, False))
     timers.advance(10)
-    timers.forget(1)
+    timers.forget((1,))
     assert (timers.due_received, timers.due_delayed) == (0, 1)
     assert drain(timers) == [2]
 
@@ -95,7 +95,7 @@ def test_bounded_memory_gives_the_same_as_a_plain_dict(steps: list[tuple[int, st
         elif step == "forget":
             stored.pop(position, None)
             due.discard(position)
-            timers.forget(position)
+            timers.forget((position,))
         else:
             now += abs(number) % 20
         while timers.needs_page(now * 64):

@@ -5,9 +5,15 @@ import pytest
 from fastnode import config
 from fastnode.queue import api
 from fastnode.queue.waiting import Waiting
+from fastnode.store.keyspace import encode_position
 from tests.world import World
 
 EVERYTHING = 1_000_000
+
+
+def rows(*positions: int) -> list[tuple[bytes, bytes]]:
+    """A stored page."""
+    return [(b"prefix" + encode_position(position), b"r") for position in positions]
 
 
 def drained(waiting: Waiting) -> list[int]:
@@ -36,7 +42,7 @@ def test_before_the_end_is_reached_sends_stay_in_the_engine() -> None:
 
 def test_a_record_that_a_page_brought_is_not_appended_again() -> None:
     waiting = Waiting(0)
-    waiting.load([(5, b"r"), (7, b"r")], [], is_last=True)
+    waiting.load(rows(5, 7), [], is_last=True)
     waiting.append(7, b"r")
     waiting.append(9, b"r")
     assert drained(waiting) == [5, 7, 9]
@@ -44,7 +50,7 @@ def test_a_record_that_a_page_brought_is_not_appended_again() -> None:
 
 def test_records_with_state_are_passed_over() -> None:
     waiting = Waiting(0)
-    waiting.load([(5, b"r"), (6, b"r"), (7, b"r")], [6], is_last=False)
+    waiting.load(rows(5, 6, 7), [6], is_last=False)
     assert drained(waiting) == [5, 7]
     assert waiting.next_position == 8 and waiting.needs_page
 
@@ -64,6 +70,34 @@ def test_bytes_bound_the_buffer_too(monkeypatch: pytest.MonkeyPatch) -> None:
     for position in (5, 7, 9):
         waiting.append(position, b"r" * 60)
     assert drained(waiting) == [5, 7]
+
+
+@pytest.mark.parametrize(("position", "size"), [(5, 10), (8, 10), (9, 10), (9, 30), (9, 40)])
+@pytest.mark.parametrize("messages_max", [3, 5, 6])
+def test_messages_in_a_row_are_buffered_as_one_by_one(
+    position: int, size: int, messages_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "READ_AHEAD_MESSAGES", messages_max)
+    monkeypatch.setattr(config, "READ_AHEAD_BYTES", 100)
+    results: list[tuple[list[int], int, bool]] = []
+    for at_once in (True, False):
+        waiting = at_end()
+        waiting.append(6, b"r" * 10)
+        waiting.append(7, b"r" * 10)
+        records = [b"r" * size] * 3
+        if at_once:
+            waiting.extend(position, records)
+        else:
+            for number, record in enumerate(records):
+                waiting.append(position + number, record)
+        results.append((drained(waiting), waiting.next_position, waiting.needs_page))
+    assert results[0] == results[1]
+
+
+def test_before_the_end_is_reached_messages_in_a_row_stay_in_the_engine() -> None:
+    waiting = Waiting(0)
+    waiting.extend(5, [b"r"])
+    assert waiting.needs_page and drained(waiting) == []
 
 
 def test_what_is_put_back_comes_first_again() -> None:
@@ -98,7 +132,7 @@ def buffered(waiting: Waiting) -> list[int]:
 
 def loaded(*positions: int) -> Waiting:
     waiting = Waiting(0)
-    waiting.load([(position, b"r") for position in positions], [], is_last=False)
+    waiting.load(rows(*positions), [], is_last=False)
     return waiting
 
 
@@ -106,7 +140,7 @@ def test_no_receive_takes_what_is_withdrawn() -> None:
     waiting = loaded(5, 6, 7)
     waiting.withdraw([6, 9], 0)
     assert buffered(waiting) == [5, 7]
-    waiting.load([(8, b"r"), (9, b"r"), (10, b"r")], [], is_last=True)
+    waiting.load(rows(8, 9, 10), [], is_last=True)
     assert buffered(waiting) == [5, 7, 8, 10]
 
 
@@ -121,7 +155,7 @@ def test_what_could_not_be_removed_is_back_in_its_place() -> None:
     waiting.withdraw([6, 9], 0)
     waiting.withdrawn([6, 9], [(6, b"r"), (9, b"r")])
     assert buffered(waiting) == [5, 6, 7], "9 is ahead of the cursor: its page brings it"
-    waiting.load([(8, b"r"), (9, b"r")], [], is_last=True)
+    waiting.load(rows(8, 9), [], is_last=True)
     assert buffered(waiting) == [5, 6, 7, 8, 9]
 
 

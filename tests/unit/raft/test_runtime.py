@@ -2,6 +2,7 @@
 of a loop turn are asked for together, and a sole voter is never asked for.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,10 +10,11 @@ import pytest
 
 from fastnode._raftlog import RaftGroups, SimDisk
 from fastnode.clock import GroupClock
+from fastnode.config import ALONE_MIN
 from fastnode.errors import Unavailable
 from fastnode.flow import Suspension, start
 from fastnode.raft.driver import Driver
-from fastnode.raft.groups import Groups
+from fastnode.raft.groups import Groups, Ready
 from fastnode.raft.runtime import TICK_NS, Runtime
 from fastnode.store.group import LEASE_NS, Group
 from fastnode.store.latches import WAIT_TICKS_MAX
@@ -55,7 +57,7 @@ class HandLoop:
 class CountingGroups(Groups):
     def __init__(self, raft: RaftGroups) -> None:
         super().__init__(raft)
-        self.ticks = self.rounds = 0
+        self.ticks = self.rounds = self.writes_here = 0
         plain = self.tick
 
         def tick() -> None:
@@ -63,6 +65,10 @@ class CountingGroups(Groups):
             plain()
 
         self.tick = tick
+
+    def ready(self, *, here: bool = False) -> Ready:
+        self.writes_here += here
+        return super().ready(here=here)
 
     def read_index(self, group: int, context: bytes) -> None:
         self.rounds += 1
@@ -80,6 +86,7 @@ class Shell:
         loop: Any = self.loop
         self.runtime = Runtime(loop, self.groups, self.clock.boottime_ns)
         self.group.on_read_waiting = self.runtime.read_waiting
+        self.group.on_gathered = self.runtime.gathered
         self.driver = Driver(self.groups, [self.group])
         self.runtime.start(self.driver)
 
@@ -170,6 +177,30 @@ def test_ticks_end_waits_for_a_latch(shell: Shell) -> None:
         shell.clock.ns += TICK_NS
         shell.loop.ring()
     assert waiting.is_done
+
+
+def submit(shell: Shell, *requests: int) -> None:
+    """All at once, and until they are applied."""
+    for request in requests:
+        shell.group.submit(shell.group.begin(request.to_bytes(16, "big")))
+    shell.settle()
+    assert not shell.group.unapplied
+
+
+def test_what_comes_alone_again_and_again_is_written_by_the_loop(shell: Shell) -> None:
+    requests = itertools.count(1)
+    for _ in range(ALONE_MIN):
+        submit(shell, next(requests))
+    assert shell.groups.writes_here == 0, "nobody knows yet whether others are about"
+    submit(shell, next(requests))
+    submit(shell, next(requests))
+    assert shell.groups.writes_here == 2
+    submit(shell, next(requests), next(requests))
+    for _ in range(ALONE_MIN):
+        submit(shell, next(requests))
+    assert shell.groups.writes_here == 2, "while others are about, the loop goes on with them"
+    submit(shell, next(requests))
+    assert shell.groups.writes_here == 3
 
 
 def test_a_lease_in_use_is_renewed_by_ticks_and_an_idle_one_is_not(shell: Shell) -> None:

@@ -1,0 +1,1 @@
+# Nothing of the meter is called from other C code: it has a Python surface only.

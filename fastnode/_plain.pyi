@@ -1,0 +1,6 @@
+"""The Python surface of `_plain.pyx`."""
+
+from fastnode._plain_ref import PlainBatch, PlainSend
+
+def read_send(body: bytes) -> PlainSend | None: ...
+def read_batch(body: bytes) -> PlainBatch | None: ...

@@ -1,0 +1,140 @@
+"""The short way of a receive and of a delete: messages that nobody has received before are handed
+out, and messages that are hidden are removed, each planned and submitted in one step.
+
+Whatever is more than that, `receive.py` and `delete.py` do; here it is left alone, and then nothing
+has happened. What is written, and what memory learns, is the same.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from fastnode import native
+from fastnode.errors import OperationError
+from fastnode.native import MessageState
+from fastnode.queue.caller import CLIENT_RETRIES, RECEIVES, SERVER_ATTEMPTS
+from fastnode.queue.choice import Hidden, PlainChoice
+from fastnode.queue.fifo_live import FifoQueue
+from fastnode.queue.receive_one import Received, may_be_full
+from fastnode.queue.service import Service
+from fastnode.queue.standard_live import StandardQueue
+from fastnode.store.group import Waiting
+
+# Queues whose messages are in one group of nodes.
+PlainQueue = StandardQueue | FifoQueue
+
+
+class Handout(Struct, eq=False):
+    """A receive that is submitted."""
+
+    request: bytes
+    queue: PlainQueue
+    generation: int
+    commit_ts: int
+    visible_at: int
+    choice: PlainChoice
+    claimed: int
+
+    def landed(self) -> None:
+        self.queue.waiting.settle(self.claimed)
+        self.queue.delivered(self.choice, self.commit_ts, self.visible_at)
+
+    def failed(self) -> None:
+        self.queue.give_back(self.choice.decoded())
+        self.queue.waiting.settle(self.claimed)
+
+    def answer(self) -> bytes:
+        queue = self.queue
+        secret, generation, partition = queue.receipt_secret, queue.generation, queue.partition
+        return native.show_messages(
+            secret, generation, partition, self.commit_ts, self.choice.items
+        )
+
+    def received(self) -> Received:
+        """As the long way has it."""
+        state = MessageState(self.commit_ts, 1, self.visible_at, self.commit_ts >> 16)
+        taken = self.choice.decoded().messages
+        return Received(self.queue, self.generation, taken, [state] * len(taken), False)
+
+
+def submit_receive(
+    service: Service,
+    queue: PlainQueue,
+    invocation: bytes,
+    limit: int,
+    visibility_ms: int,
+    waiting: Waiting,
+) -> Handout | None:
+    """None: the long way has to look. `OperationError` if nothing can be planned now."""
+    if may_be_full(queue) or service.polls.has(invocation):
+        return None
+    group, begun = queue.group, queue.group.boottime_ns()
+    choice = queue.take_plain(limit, group.now())
+    if choice is None:
+        return None
+    keys, positions = queue.handout_keys, choice.positions
+    latched = native.state_keys(keys.places.state, positions)
+    if not group.latches.held.isdisjoint(latched):
+        queue.untake(choice)
+        return None
+    request = invocation or service.new_request()
+    try:
+        start_ts, commit_ts = group.stamp(request)
+    except OperationError:
+        queue.untake(choice)
+        raise
+    service.fanout.add(1, len(positions), group.boottime_ns() - begun)
+    visible_at, first = commit_ts + (visibility_ms << 16), min(positions)
+    mark, heads = queue.claim(first), queue.heads_of(choice)
+    encoded = native.plan_receive(
+        request, start_ts, commit_ts, RECEIVES, keys, visible_at, mark, choice.items, heads
+    )
+    group.latches.hold(latched)
+    group.submit_encoded(request, commit_ts, encoded, waiting, tuple(latched))
+    # Only now: whoever is woken plans at once, and its transaction must come after this one.
+    if queue.waiters and queue.has_available():
+        queue.waiters.wake_one()
+    return Handout(request, queue, queue.generation, commit_ts, visible_at, choice, first)
+
+
+def may_wait(service: Service, queue: PlainQueue, identity: bytes) -> bool:
+    """Whether a receive that `submit_receive` left alone finds nothing on the long way either."""
+    return not (may_be_full(queue) or service.polls.has(identity) or queue.has_available())
+
+
+class Removal(Struct, eq=False):
+    """A delete that is submitted."""
+
+    request: bytes
+    queue: PlainQueue
+    hidden: Hidden
+
+    def landed(self) -> None:
+        self.queue.deleted(self.hidden)
+
+
+def submit_delete(
+    service: Service,
+    queue: PlainQueue,
+    invocation: bytes,
+    handles: Sequence[str],
+    waiting: Waiting,
+) -> Removal | None:
+    """As `submit_receive`. All handles are good, or the long way has to look."""
+    secret, generation, group = queue.receipt_secret, queue.generation, queue.group
+    places = native.receipt_places(secret, queue.partition, generation, handles)
+    hidden = None if places is None else queue.hidden(places, group.now())
+    if hidden is None:
+        return None
+    times, rest = hidden.times, queue.unfiling(hidden)
+    keys, mask = queue.handout_keys, (1 << len(handles)) - 1
+    latched = native.state_keys(keys.places.state, times)
+    if not group.latches.held.isdisjoint(latched):
+        return None
+    request = invocation or service.new_request()
+    retention = CLIENT_RETRIES if invocation else SERVER_ATTEMPTS
+    start_ts, commit_ts = group.stamp(request)
+    encoded = native.plan_delete(request, start_ts, commit_ts, retention, keys, mask, times, rest)
+    group.latches.hold(latched)
+    group.submit_encoded(request, commit_ts, encoded, waiting, tuple(latched))
+    return Removal(request, queue, hidden)
