@@ -76,7 +76,7 @@ class Courier:
         `CallCancelled`: the call has left; `Left` if it had been sent.
         """
         began, patience = self._now(), 0.0
-        while not group.is_ready:
+        while not group.takes_calls:
             if call is not None and call.is_gone:
                 raise CallCancelled("nobody waits for the answer")
             link, leadership = self._link(group), (group.leader, group.term)

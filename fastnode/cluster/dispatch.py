@@ -53,7 +53,7 @@ class Dispatcher:
         for _ in range(config.PLANS_MAX):
             home = home_of(self._service, call.caller, operation.name, request)
             try:
-                if home is None or home.is_ready:
+                if home is None or home.takes_calls:
                     return await operation.handler(self._service, call, request)
                 if not payload:
                     self._service.identity(call)
@@ -65,7 +65,7 @@ class Dispatcher:
                     self._ask_back(home, left, call, request)
                 raise
             except NotLed:
-                # Nothing was written. The lead has just come here, or gone from here.
+                # Nothing was written. The lead has just come here, or gone from here, or goes.
                 continue
         raise NotLed("the queue's group changes its leader too often")
 
@@ -110,6 +110,6 @@ class Dispatcher:
 
     async def _executed(self, operation: Operation, call: Call, request: Any) -> Any:
         home = home_of(self._service, call.caller, operation.name, request)
-        if home is not None and not home.is_ready:
+        if home is not None and not home.takes_calls:
             raise NotLed("another node leads the queue's group")
         return await carried_out(lambda: operation.handler(self._service, call, request))

@@ -11,7 +11,14 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from fastnode.errors import DeadlineExceeded, DiskFull, OperationError, Overloaded, Unsettled
+from fastnode.errors import (
+    DeadlineExceeded,
+    DiskFull,
+    NotLed,
+    OperationError,
+    Overloaded,
+    Unsettled,
+)
 from fastnode.flow import Suspension, start
 from fastnode.http.batch_lane import BATCH_TARGET, BatchLane
 from fastnode.http.codec import Codec, Operation, Rendered
@@ -265,10 +272,12 @@ class _HttpCall(Call):
         self._attempts: Attempts | None = None
 
     def begin(self, handle: Handle, decoded: Any, error: OperationError | None = None) -> None:
-        """`error` is the end of a first attempt that was made elsewhere."""
+        """`error` is the end of a first attempt that was made elsewhere. One that was refused for
+        the lack of a lead has left nothing behind: whoever leads is asked.
+        """
         self._handle = handle
         self._decoded = decoded
-        if error is None:
+        if error is None or isinstance(error, NotLed):
             self._attempt()
         else:
             self.finish(None, error)

@@ -52,7 +52,7 @@ async def at_partition(
     for _ in range(config.PLANS_MAX):
         shard = queue.shard_at(partition)
         try:
-            if shard is not None:
+            if shard is not None and (shard is queue or shard.group.takes_calls):
                 return await here(shard)
             return read(await service.ask(queue.group_at(partition), there()))
         except NotLed:
@@ -74,7 +74,7 @@ async def at_group(
     """As `at_partition`, for a group."""
     for _ in range(config.PLANS_MAX):
         try:
-            if group.is_ready:
+            if group.takes_calls:
                 return await here()
             answer: R = await service.ask(group, there())
             return answer

@@ -27,6 +27,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, Protocol
 
+from fastnode import config
 from fastnode.errors import OperationError, Overloaded, Unavailable
 from fastnode.raft.groups import LEADER
 
@@ -50,6 +51,13 @@ def lease_ns(*, election_ticks: int, tick_seconds: float, drift_ppm: int) -> int
     assert election_ticks > 1 and 0 <= drift_ppm < 1_000_000
     promised_ns = (election_ticks - 1) * round(tick_seconds * 1_000_000_000)
     return promised_ns * (1_000_000 - drift_ppm) // 1_000_000
+
+
+LEASE_NS: Final = lease_ns(
+    election_ticks=config.ELECTION_TICKS,
+    tick_seconds=config.TICK_SECONDS,
+    drift_ppm=config.CLOCK_DRIFT_PPM,
+)
 
 
 class Lease:

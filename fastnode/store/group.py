@@ -11,18 +11,11 @@ from typing import Final, Protocol
 
 from fastnode import config, native
 from fastnode.clock import GroupClock, milliseconds_of
-from fastnode.errors import (
-    DiskFull,
-    NotLed,
-    OperationError,
-    Overloaded,
-    PlanAgain,
-    Unsettled,
-)
+from fastnode.errors import DiskFull, NotLed, OperationError, Overloaded, PlanAgain, Unsettled
 from fastnode.flow import Suspension
 from fastnode.native import APPLIED, Transaction
 from fastnode.raft.groups import LEADER
-from fastnode.raft.lease import Reads, lease_ns
+from fastnode.raft.lease import LEASE_NS, Reads
 from fastnode.store.afterwards import Afterwards
 from fastnode.store.apply import (
     Decided,
@@ -53,11 +46,8 @@ class Waiting(Protocol):
 _Submitted = tuple[Waiting, tuple[bytes, ...], int, int]
 
 _REQUEST_BYTES: Final = 16
-LEASE_NS: Final = lease_ns(
-    election_ticks=config.ELECTION_TICKS,
-    tick_seconds=config.TICK_SECONDS,
-    drift_ppm=config.CLOCK_DRIFT_PPM,
-)
+# A lead that was not handed on by then stays: raft-rs gives up after an election timeout.
+_HANDING_ON_NS: Final = round((config.ELECTION_TICKS + 1) * config.TICK_SECONDS * 1e9)
 
 
 def _request_of(encoded: bytes) -> bytes:
@@ -106,6 +96,7 @@ class Group:
         self._term = 0
         self._leads = False
         self._was_ready = False
+        self._refused_until_ns = 0
         # Encoded transactions that no entry has taken yet, and those that the last one took.
         self._gathered: list[bytes] = []
         self._taken: list[bytes] = []
@@ -148,6 +139,11 @@ class Group:
     def is_ready(self) -> bool:
         """The leader's barrier: nothing is planned before an entry of its term is applied."""
         return self._leads and self._position.term == self._term
+
+    @property
+    def takes_calls(self) -> bool:
+        """Ready, and as far as is known not just handing the lead on: nothing is proposed then."""
+        return self.is_ready and self.boottime_ns() >= self._refused_until_ns
 
     @property
     def is_readable(self) -> bool:
@@ -261,6 +257,8 @@ class Group:
         return native.encode_entry(self._taken)
 
     def refuse_entry(self, error: OperationError) -> None:
+        if isinstance(error, NotLed):
+            self._refused_until_ns = self.boottime_ns() + _HANDING_ON_NS
         self._fail(map(_request_of, self._taken), error)
 
     def commit(self, index: int, term: int, entries: Sequence[bytes]) -> None:
@@ -302,6 +300,7 @@ class Group:
         leads = role == LEADER
         if (leads, term) != (self._leads, self._term):
             had_lead, self._leads, self._term = self._leads, False, term
+            self._refused_until_ns = 0
             # A read changes nothing: whoever leads now may answer it.
             self.reads.fail_all(NotLed("the group has another leader"))
             self.reads.change_role(role, term)

@@ -94,10 +94,16 @@ def are_open(cluster: Cluster) -> bool:
 
 
 def test_leads_stay_where_an_operator_puts_them(tmp_path: Path) -> None:
-    """Whoever is asked, and whoever led before; as long as a test can wait."""
+    """Whoever is asked, and whoever led before; as long as a test can wait. Calls that come while a
+    lead is handed on wait for its next leader.
+    """
     with static_cluster(tmp_path, Loopback()) as cluster:
-        for to, flags in ((2, ()), (1, ()), (3, ("--group", "0"))):
-            transfer(cluster, to, *flags)
+        with under_load(cluster, "handed-on") as load:
+            for to, flags in ((2, ()), (1, ()), (3, ("--group", "0"))):
+                transfer(cluster, to, *flags)
+                load.await_progress()
+            refused = [reason for reason in load.unknown if reason.startswith("503")]
+            assert not refused, f"{len(refused)} calls were turned away: {refused[0]}"
         for _ in range(2 * config.BALANCE_STEADY_LOOKS):
             time.sleep(config.BALANCE_SECONDS)
             assert cluster.await_leaders() == [3, 1, 1, 1]

@@ -14,7 +14,7 @@ from fastnode.clock import GroupClock
 from fastnode.cluster import part_calls
 from fastnode.cluster.courier import FORWARDED, PARTS, Courier
 from fastnode.cluster.dispatch import Dispatcher
-from fastnode.errors import PlanAgain
+from fastnode.errors import NotLed, PlanAgain
 from fastnode.flow import start
 from fastnode.peers.calls import IncomingCall
 from fastnode.peers.handshake import Identity
@@ -111,6 +111,8 @@ class ClusterWorld:
         self.lagging: set[int] = set()
         self.stuck: set[int] = set()
         self.deaf: set[int] = set()
+        # Groups that take no proposal, because their leader hands them on.
+        self.leaving: set[int] = set()
         for one in self.nodes:
             for other in self.nodes:
                 self._connect(one, other)
@@ -128,6 +130,7 @@ class ClusterWorld:
         self.taken[group] = []
         self.terms[group] += 1
         self.leaders[group] = node
+        self.leaving.discard(group)
         self.logs[group].append((self.terms[group], None))
         # Whoever led learns it first, or both would believe to lead.
         for number in sorted(self.nodes, key=lambda one: one == node):
@@ -218,7 +221,9 @@ class ClusterWorld:
         """The leader takes what it gathered; a leader that nobody knows any more takes in vain."""
         group, is_moved = self.nodes[number].groups[at], False
         while (entry := group.take_entry()) is not None:
-            if self.leaders[at] == number and number not in self.deaf:
+            if at in self.leaving:
+                group.refuse_entry(NotLed("the lead is being handed on"))
+            elif self.leaders[at] == number and number not in self.deaf:
                 self.taken[at].append((self.terms[at], entry))
             is_moved = True
         if self.taken[at] and at not in self.stuck and self.leaders[at] == number:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from fastnode import config
+from fastnode.errors import NotLed
 from fastnode.store.txn import Txn
 from tests.unit.http.lanes import FIRST, URL, Front, post
 
@@ -95,3 +96,19 @@ def test_an_overtaken_receive_gives_its_messages_to_the_next_plan() -> None:
     (answer,) = answers(front)
     assert b'"Body":"a"' in answer
     assert front.world.counts("q") == (0, 1, 0)
+
+
+@pytest.mark.parametrize(("target", "body"), [(b"SendMessage", SEND), (b"SendMessageBatch", BATCH)])
+def test_what_the_lead_has_left_behind_is_carried_to_whoever_leads(
+    target: bytes, body: bytes
+) -> None:
+    """The short way's entry was refused, because the lead is being handed on."""
+    front = Front(uses_lane=True)
+    front.send(FIRST)
+    front.connection.data_received(post(body, target=target))
+    group = front.world.group
+    assert front.lane_uses == 1 and group.take_entry() is not None
+    group.refuse_entry(NotLed("the lead is being handed on"))
+    front.world.commit()
+    assert [answer[:4] for answer in answers(front)] == [b"200 ", b"200 "]
+    assert sum(front.world.counts("q")) == 2

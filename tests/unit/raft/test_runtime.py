@@ -15,8 +15,9 @@ from fastnode.errors import Unavailable
 from fastnode.flow import Suspension, start
 from fastnode.raft.driver import Driver
 from fastnode.raft.groups import Groups, Ready
+from fastnode.raft.lease import LEASE_NS
 from fastnode.raft.runtime import TICK_NS, Runtime
-from fastnode.store.group import LEASE_NS, Group
+from fastnode.store.group import Group
 from fastnode.store.latches import WAIT_TICKS_MAX
 from fastnode.store.memory_engine import MemoryEngine
 from tests.world import FakeClock
