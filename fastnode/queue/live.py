@@ -112,6 +112,10 @@ class LiveQueue(Traffic):
         """What of it is led here: itself, or some of its partitions."""
         return (self,)
 
+    @property
+    def partition_numbers(self) -> Sequence[int]:
+        return (self.partition,)
+
     def shard_for(self, _group_id: str) -> "LiveQueue":
         return self
 

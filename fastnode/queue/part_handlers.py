@@ -9,13 +9,14 @@ from fastnode.flow import Suspension
 from fastnode.queue import parts
 from fastnode.queue.api import Message
 from fastnode.queue.caller import Call
+from fastnode.queue.choice import Counts
 from fastnode.queue.claims import Claims
 from fastnode.queue.delete import delete_in
 from fastnode.queue.errors import SqsError, queue_does_not_exist
 from fastnode.queue.fifo_send import store_in
 from fastnode.queue.inbox import deliver
 from fastnode.queue.live import LiveQueue
-from fastnode.queue.partition_admin import open_partition, renew_partition
+from fastnode.queue.partition_admin import counts_here, open_partition, renew_partition
 from fastnode.queue.partitions import PartitionedQueue
 from fastnode.queue.parts import Part
 from fastnode.queue.receipt import open_receipt
@@ -134,11 +135,8 @@ def _refusal(error: SqsError) -> parts.Refusal:
     return parts.Refusal(error.row.shape, error.message)
 
 
-async def _count(worker: PartWorker, part: parts.Count, _call: Call) -> tuple[int, int, int]:
-    queue = await _queue(worker.service, part)
-    await worker.service.readable(*(shard.group for shard in queue.shards))
-    visible, in_flight, delayed = queue.counts(0)
-    return visible, in_flight, delayed
+async def _count(worker: PartWorker, part: parts.Count, _call: Call) -> dict[int, Counts]:
+    return await counts_here(worker.service, await _queue(worker.service, part))
 
 
 async def _renew(worker: PartWorker, part: parts.Renew, _call: Call) -> None:

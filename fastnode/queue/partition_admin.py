@@ -123,8 +123,30 @@ async def _follow(service: Service, place: Group, part: parts.Follow) -> None:
 
 
 async def counts_everywhere(service: Service, queue: LiveQueue) -> Counts:
-    await service.readable(queue.group, *(shard.group for shard in queue.shards))
-    part = parts.Count(*identity_of(queue))
-    there = await gather(service.ask(place, part) for place in queue.others())
-    every = [queue.counts(queue.group.now()), *there]
-    return Counts(*map(sum, zip(*every, strict=True)))
+    """Every partition is counted, once: a lead that moves meanwhile is followed."""
+    await service.readable(queue.group)
+    counted = await counts_here(service, queue)
+    for _ in range(config.PLANS_MAX):
+        missing = [queue.group_at(one) for one in queue.partition_numbers if one not in counted]
+        if not missing:
+            return Counts(*map(sum, zip(*counted.values(), strict=True)))
+        places = {group.leader: group for group in missing}.values()
+        for some in await gather(_counts_at(service, queue, place) for place in places):
+            counted |= some
+    raise Unavailable("the partitions change their leaders too often")
+
+
+async def _counts_at(service: Service, queue: LiveQueue, place: Group) -> dict[int, Counts]:
+    try:
+        counted = await service.ask(place, parts.Count(*identity_of(queue)))
+    except NotLed:  # the lead has come here
+        return await counts_here(service, queue)
+    return {number: Counts(*count) for number, count in counted.items()}
+
+
+async def counts_here(service: Service, queue: LiveQueue) -> dict[int, Counts]:
+    """Of every partition that is led here and stays so meanwhile."""
+    led = queue.shards
+    await service.readable(*(shard.group for shard in led))
+    still = [shard for shard in queue.shards if shard in led]
+    return {shard.partition: shard.counts(shard.group.now()) for shard in still}

@@ -130,12 +130,15 @@ class PartitionedQueue(LiveQueue):
         return partition
 
     @property
+    def partition_numbers(self) -> Sequence[int]:
+        return range(self.record.partition_count)
+
+    @property
     def shards(self) -> Sequence[LiveQueue]:
-        numbers = range(self.record.partition_count)
-        return [one for at in numbers if (one := self.shard_at(at)) is not None]
+        return [one for at in self.partition_numbers if (one := self.shard_at(at)) is not None]
 
     def others(self) -> list[Group]:
-        groups = map(self.group_at, range(self.record.partition_count))
+        groups = map(self.group_at, self.partition_numbers)
         return list({group.leader: group for group in groups if not group.leads}.values())
 
     def doubt(self, partition: int) -> None:

@@ -101,7 +101,7 @@ class Refusal(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Count(OfQueue, frozen=True):
-    """→ visible, in flight and delayed messages of all partitions that the node leads."""
+    """→ visible, in flight and delayed messages of each partition that the node leads."""
 
 
 class Renew(OfQueue, frozen=True):
@@ -190,7 +190,7 @@ ANSWERS: Final[dict[type[Part], Any]] = {
     Send: list[Sent | None],
     Delete: dict[str, Refusal],
     Change: list[Refusal | None],
-    Count: tuple[int, int, int],
+    Count: dict[int, tuple[int, int, int]],
     Renew: None,
     Open: None,
     Follow: None,

@@ -274,16 +274,13 @@ class Workload:
     # --- the end ----------------------------------------------------------------------------
 
     def _steady_counters(self, client: Client) -> dict[str, tuple[int, int, int]]:
-        """Of every queue, when nothing is in flight any more. A partition whose lead is just being
-        handed on may be counted nowhere, so they have to say the same twice.
-        """
-        deadline, earlier = time.monotonic() + DRAIN_SECONDS, None
+        """Of every queue, when nothing is in flight any more."""
+        deadline = time.monotonic() + DRAIN_SECONDS
         while True:
             counters = {queue: self._counters(client, queue) for queue in self.queues}
-            if counters == earlier and not any(in_flight for _, in_flight, _ in counters.values()):
+            if not any(in_flight for _, in_flight, _ in counters.values()):
                 return counters
             assert time.monotonic() < deadline, f"counters do not come to rest: {counters}"
-            earlier = counters
             time.sleep(STEADY_SECONDS)
 
     def _drain(self, client: Client, queue: str, before: tuple[int, int, int]) -> None:
