@@ -21,32 +21,18 @@ def filled() -> ClusterWorld:
 
 @pytest.mark.parametrize("group", range(4))
 @pytest.mark.parametrize("to", [1, 2, 3])
-def test_a_lead_that_moves_while_questions_are_on_their_way(group: int, to: int) -> None:
+@pytest.mark.parametrize("held", ["is_held", "are_answers_held"])
+def test_a_lead_that_moves_while_others_are_asked(held: str, to: int, group: int) -> None:
+    """The questions have not arrived yet, or the answers have not."""
     world = filled()
     links = [world.link(1, 2), world.link(1, 3)]
     for link in links:
-        link.is_held = True
+        setattr(link, held, True)
     pending = world.begin(1, "GetQueueAttributes", api.GetQueueAttributesRequest(URL, COUNTERS))
     world.settle()
     world.lead(group, to)
     for link in links:
-        link.is_held = False
-    world.advance(200)
-    assert answer_of(pending).attributes == {COUNTERS[0]: "8"}
-
-
-@pytest.mark.parametrize("group", range(4))
-@pytest.mark.parametrize("to", [1, 2, 3])
-def test_a_lead_that_moves_while_answers_are_on_their_way(group: int, to: int) -> None:
-    world = filled()
-    links = [world.link(1, 2), world.link(1, 3)]
-    for link in links:
-        link.are_answers_held = True
-    pending = world.begin(1, "GetQueueAttributes", api.GetQueueAttributesRequest(URL, COUNTERS))
-    world.settle()
-    world.lead(group, to)
-    for link in links:
-        link.are_answers_held = False
+        setattr(link, held, False)
     world.advance(200)
     assert answer_of(pending).attributes == {COUNTERS[0]: "8"}
 
