@@ -174,7 +174,7 @@ class Connection(asyncio.Protocol):
         if exchange is not self._alone or host.is_draining:
             return False
         assert transport is not None
-        self._alone = None
+        self._alone = exchange.on_close = None
         self._pending.popleft()
         self._written_bytes = len(response)
         self.deadline = host.coarse_now + HTTP_IDLE_SECONDS

@@ -59,6 +59,8 @@ class Exchange(Struct, eq=False):
             return
         assert self.answer is None, "a request is answered once"
         self.answer = (status, headers, body)
+        # Whoever watches holds the exchange too: in a circle the request would stay in memory.
+        self.on_close = None
         self.connection.on_answer(self)
 
     def tap(self, tap: "Callable[[Owner], Owner]") -> None:
