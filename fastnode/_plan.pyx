@@ -30,7 +30,6 @@ cdef long _KIND_DROP = _core_types.DROP
 cdef long _KIND_TOUCH = _core_types.TOUCH
 cdef long _KIND_ADD = _core_types.ADD
 cdef long _KIND_MAX = _core_types.MAX
-cdef bytes _FAMILY_DEDUP = _keys_types.FAMILY_DEDUP
 cdef bytes _FAMILY_GROUP = _keys_types.FAMILY_GROUP
 cdef bytes _FAMILY_STATE = _keys_types.FAMILY_STATE
 cdef object _HeadChanges = _ref.HeadChanges
@@ -41,8 +40,18 @@ cdef enum:
     TOKEN_BYTES_MAX = 128
     PLAIN_EXTRAS_BYTES_MAX = 2 * (2 + TOKEN_BYTES_MAX) + 4
     BITS_SET = 4
+    FAMILY_BYTES = 11
+    FAMILIES_MAX = 16
 
 assert BITS_SET == _ref.BITS_SET
+assert FAMILY_BYTES == _ref.FAMILY_BYTES
+assert FAMILIES_MAX == _ref.FAMILIES_MAX
+
+# How the keys of rows begin that are written together.
+cdef struct Families:
+    const uint8_t* starts[FAMILIES_MAX]
+    Py_ssize_t sizes[FAMILIES_MAX]
+    Py_ssize_t count
 
 
 def write_landed(
@@ -50,35 +59,61 @@ def write_landed(
 ):
     cdef long kind
     cdef tuple write
-    cdef list writes, groups = [], dedups = []
-    cdef bytes key
+    cdef list writes, rows = []
+    cdef Families families
     cdef bint has_touched = False
+    families.count = 0
     for writes in landed_writes(transactions, outcomes):
         for write in writes:
             kind = write[0]
-            if kind == _KIND_FRESH_PUT or kind == _KIND_PUT:
-                key = write[1]
-                if begins_with(key, _FAMILY_GROUP):
-                    groups.append(write)
-                elif begins_with(key, _FAMILY_DEDUP):
-                    dedups.append(write)
-                else:
-                    put(key, write[2])
-            elif kind == _KIND_ADD:
+            if kind == _KIND_ADD:
                 add_to(added, write[1], write[2])
             elif kind == _KIND_TOUCH:
                 has_touched = True
-            else:
-                if kind != _KIND_MAX:
-                    put_all(put, groups)
-                    put_all(put, dedups)
-                if kind == _KIND_FRESH_DELETE or kind == _KIND_DELETE:
-                    delete(write[1])
-                else:
-                    other(write[0], write[1], write[2])
-    put_all(put, groups)
-    put_all(put, dedups)
+            elif kind == _KIND_MAX:
+                other(write[0], write[1], write[2])
+            elif kind == _KIND_DROP:
+                hand_on(&families, rows, put, delete)
+                other(write[0], write[1], write[2])
+            elif not file_row(&families, rows, write):
+                hand_on(&families, rows, put, delete)
+                file_row(&families, rows, write)
+    hand_on(&families, rows, put, delete)
     return has_touched
+
+
+cdef bint file_row(Families* families, list rows, tuple write) except -1:
+    """Among the rows of its family; False if there is no room for another family."""
+    cdef bytes key = write[1]
+    cdef Py_ssize_t index, size = min(PyBytes_GET_SIZE(key), FAMILY_BYTES)
+    for index in range(families.count):
+        if size == families.sizes[index] and not memcmp(address(key), families.starts[index], size):
+            (<list>rows[index]).append(write)
+            return True
+    if families.count == FAMILIES_MAX:
+        return False
+    # The row keeps its key alive.
+    families.starts[families.count] = address(key)
+    families.sizes[families.count] = size
+    families.count += 1
+    rows.append([write])
+    return True
+
+
+cdef int hand_on(Families* families, list rows, object put, object delete) except -1:
+    cdef tuple write
+    cdef list family
+    cdef long kind
+    for family in rows:
+        for write in family:
+            kind = write[0]
+            if kind == _KIND_FRESH_PUT or kind == _KIND_PUT:
+                put(write[1], write[2])
+            else:
+                delete(write[1])
+    rows.clear()
+    families.count = 0
+    return 0
 
 
 cdef int add_to(dict added, bytes key, bytes value) except -1:
@@ -103,14 +138,6 @@ cdef list landed_writes(list transactions, list outcomes):
         if outcome[0] == _APPLIED:
             landed.append(transactions[index].writes)
     return landed
-
-
-cdef int put_all(object put, list rows) except -1:
-    cdef tuple row
-    for row in rows:
-        put(row[1], row[2])
-    rows.clear()
-    return 0
 
 
 def head_changes(list transactions not None, list outcomes not None, dict known not None):

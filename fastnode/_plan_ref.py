@@ -20,7 +20,6 @@ from fastnode._core_ref import (
     Transaction,
 )
 from fastnode._keys_ref import (
-    FAMILY_DEDUP,
     FAMILY_GROUP,
     FAMILY_STATE,
     dedup_key,
@@ -42,6 +41,10 @@ FILTERS_MAX: Final = 8
 # vain when a filter is full.
 BITS_PER_ID: Final = 16
 BITS_SET: Final = 4
+# Enough of a key to tell the indexes of messages apart, and as many of them as one batch may hold
+# back.
+FAMILY_BYTES: Final = 11
+FAMILIES_MAX: Final = 16
 
 
 def encode_text(text: str) -> bytes | None:
@@ -79,34 +82,44 @@ def write_landed(
     rest with their kind to `other`. Most add to the same few counters: `added` has the sum of each,
     so far. A touch writes nothing itself: whether there was one.
 
-    Rows that one send has next to each other lie far apart in the engine, which is fastest where
-    the last row was: those of groups and of deduplication come after the others, each among their
-    own. Only what commutes is reordered.
+    Rows that one transaction has next to each other lie far apart in the engine, which is fastest
+    where the last row was: so rows whose keys begin alike are handed on together. Those of one key
+    keep their order, and nothing passes a range that is dropped.
     """
     has_touched = False
-    groups: list[tuple[bytes, bytes]] = []
-    dedups: list[tuple[bytes, bytes]] = []
-    for kind, key, value in _landed_writes(transactions, outcomes):
-        if kind in _PUTS:
-            if key.startswith(FAMILY_GROUP):
-                groups.append((key, value))
-            elif key.startswith(FAMILY_DEDUP):
-                dedups.append((key, value))
-            else:
-                put(key, value)
-        elif kind == ADD:
+    rows: dict[bytes, list[tuple[int, bytes, bytes]]] = {}
+    for write in _landed_writes(transactions, outcomes):
+        kind, key, value = write
+        if kind == ADD:
             added[key] = added.get(key, 0) + int.from_bytes(value, "big", signed=True)
         elif kind == TOUCH:
             has_touched = True
+        elif kind == MAX:
+            other(kind, key, value)
+        elif kind == DROP:
+            _hand_on(rows, put, delete)
+            other(kind, key, value)
         else:
-            if kind != MAX:
-                _put_all(put, groups, dedups)
-            if kind in _DELETES:
-                delete(key)
-            else:
-                other(kind, key, value)
-    _put_all(put, groups, dedups)
+            family = key[:FAMILY_BYTES]
+            if family not in rows and len(rows) == FAMILIES_MAX:
+                _hand_on(rows, put, delete)
+            rows.setdefault(family, []).append(write)
+    _hand_on(rows, put, delete)
     return has_touched
+
+
+def _hand_on(
+    rows: dict[bytes, list[tuple[int, bytes, bytes]]],
+    put: Callable[[bytes, bytes], object],
+    delete: Callable[[bytes], object],
+) -> None:
+    for family in rows.values():
+        for kind, key, value in family:
+            if kind in _PUTS:
+                put(key, value)
+            else:
+                delete(key)
+    rows.clear()
 
 
 def _landed_writes(
@@ -115,13 +128,6 @@ def _landed_writes(
     for transaction, outcome in zip(transactions, outcomes, strict=True):
         if outcome[0] == APPLIED:
             yield from transaction.writes
-
-
-def _put_all(put: Callable[[bytes, bytes], object], *aside: list[tuple[bytes, bytes]]) -> None:
-    for rows in aside:
-        for key, value in rows:
-            put(key, value)
-        rows.clear()
 
 
 class HeadChanges(NamedTuple):

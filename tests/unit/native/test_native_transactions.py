@@ -129,7 +129,9 @@ def test_malformed_write_is_refused_by_the_decoder(
     assert refuses(impl.core.decode_entry, impl.core.encode_entry([poisoned]))
 
 
-families = st.sampled_from([b"", native.FAMILY_GROUP, native.FAMILY_DEDUP])
+families = st.sampled_from(
+    [b"", native.FAMILY_GROUP, native.FAMILY_DEDUP, native.FAMILY_STATE, native.FAMILY_TIMER]
+)
 family_writes = st.tuples(families, own.writes).map(
     lambda drawn: (drawn[1][0], drawn[0] + drawn[1][1], drawn[1][2])
 )
@@ -159,7 +161,7 @@ def test_writes_that_landed_are_handed_on_by_their_kind(
         if kind not in (native.TOUCH, native.ADD)
     ]
     assert sorted(handed) == sorted(plain)
-    # In the log's order: the marks, what is neither put nor mark, and everything of one key.
+    # In the log's order: the marks, what is dropped, and everything of one key.
     assert [one for one in handed if one[0] == native.MAX] == [
         one for one in plain if one[0] == native.MAX
     ]
@@ -174,37 +176,49 @@ def test_writes_that_landed_are_handed_on_by_their_kind(
 
 
 def _around_barriers(writes: list[tuple[int, bytes, bytes]]) -> list[Any]:
-    """The deletes, and for each key its puts between them."""
+    """The ranges that are dropped, and for each key what is done to it between them."""
     found: list[Any] = [{}]
     for kind, key, value in writes:
-        if kind == native.PUT:
-            found[-1].setdefault(key, []).append(value)
+        if kind in (native.PUT, native.DELETE):
+            found[-1].setdefault(key, []).append((kind, value))
         elif kind != native.MAX:
             found += [(kind, key, value), {}]
     return found
 
 
-def test_rows_of_groups_and_of_deduplication_come_after_the_others(impl: Impl) -> None:
-    one, two = (
-        [
-            (native.FRESH_PUT, native.FAMILY_DATA + name, b""),
-            (native.FRESH_PUT, native.FAMILY_GROUP + name, b""),
-            (native.PUT, native.FAMILY_DEDUP + name, b""),
-            (native.ADD, b"total", bytes(8)),
-        ]
-        for name in (b"1", b"2")
-    )
+def _handed_on(impl: Impl, *transactions: list[tuple[int, bytes, bytes]]) -> list[bytes]:
+    """The keys of what is put, deleted and dropped, in order."""
     keys: list[bytes] = []
     impl.plan.write_landed(
-        [native.Transaction(*HEAD, [], writes) for writes in (one, two)],
-        [(native.APPLIED, 0, 0)] * 2,
+        [native.Transaction(*HEAD, [], writes) for writes in transactions],
+        [(native.APPLIED, 0, 0)] * len(transactions),
         lambda key, value: keys.append(key),
-        lambda key: None,
-        lambda kind, key, value: None,
+        keys.append,
+        lambda kind, key, value: keys.append(key),
         {},
     )
-    order = (native.FAMILY_DATA, native.FAMILY_GROUP, native.FAMILY_DEDUP)
+    return keys
+
+
+@pytest.mark.parametrize("kind", [native.FRESH_PUT, native.DELETE])
+def test_rows_of_one_index_are_handed_on_together(impl: Impl, kind: int) -> None:
+    order = (native.FAMILY_DATA, native.FAMILY_STATE, native.FAMILY_TIMER, native.FAMILY_DEDUP)
+    one, two = ([(kind, family + name, b"") for family in order] for name in (b"1", b"2"))
+    keys = _handed_on(impl, [*one, (native.ADD, b"total", bytes(8))], two)
     assert keys == [family + name for family in order for name in (b"1", b"2")]
+
+
+def test_nothing_passes_a_dropped_range(impl: Impl) -> None:
+    rows = [(native.PUT, b"a", b""), (native.PUT, b"b", b""), (native.DELETE, b"a", b"")]
+    drop = (native.DROP, b"x", b"y")
+    assert _handed_on(impl, [*rows, drop, *rows]) == [b"a", b"a", b"b", b"x", b"a", b"a", b"b"]
+
+
+def test_more_indexes_than_can_be_held_back_are_handed_on_in_turn(impl: Impl) -> None:
+    many = [(native.PUT, bytes([name]), b"") for name in range(16)]
+    late = [(native.PUT, b"late", b""), (native.DELETE, b"\x00", b"")]
+    keys = _handed_on(impl, [*many, many[0], *late, late[0]])
+    assert keys == [b"\x00", b"\x00", *(key for _, key, _ in many[1:]), b"late", b"late", b"\x00"]
 
 
 def test_layout_is_the_documented_bytes(impl: Impl) -> None:
