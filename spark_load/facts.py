@@ -30,11 +30,15 @@ class Table(NamedTuple):
 
 
 class View(NamedTuple):
-    """A derived table. A stored one is computed once, since several checks read it."""
+    """A derived table. A stored one is computed once, since several checks read it. Of one that is
+    spread, rows with equal values of that column are brought together before anything is made of
+    them: it pays where nearly all values differ, so that no task alone could sum any up.
+    """
 
     name: str
     sql: str
     is_stored: bool = False
+    spread: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

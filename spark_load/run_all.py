@@ -14,6 +14,7 @@ from spark_load import generate, session, verify
 from spark_load.errors import LoadError
 from spark_load.replay import command as replay
 from spark_load.replay.job import SETTINGS
+from spark_load.replay.plan import endpoints_of
 from spark_load.report import command as report
 
 
@@ -26,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lanes", type=int, default=1, help="producer tasks")
     parser.add_argument("--consumer-lanes", type=int, default=1, help="consumer tasks")
     parser.add_argument("--faults", help="lines of {at_us, label}, for the report")
+    parser.add_argument("--dry-run", action="store_true", help="say what would run, do nothing")
     session.add_arguments(parser)
 
 
@@ -33,16 +35,28 @@ def run(options: argparse.Namespace) -> int:
     trace, history = str(options.directory / "trace"), str(options.directory / "history")
     if (options.directory / "history").exists():
         raise LoadError(f"{history} is there already: name another directory")
+    seed = ["--seed", options.seed] if options.seed else []
+    if options.dry_run:
+        return _show(options, [options.workload, trace, *seed, "--dry-run"], history)
     options.conf = [*(f"{key}={value}" for key, value in SETTINGS.items()), *options.conf]
     with session.session(options, _master(options)):
-        seed = ["--seed", options.seed] if options.seed else []
         _step(generate, [options.workload, trace, "--overwrite", *seed])
-        code = _step(replay, [trace, history, *_replay_flags(options)])
-        if code:
-            return code
+        # A history that was cut short is judged as far as it goes, and drawn.
+        _step(replay, [trace, history, *_replay_flags(options)])
         verdict = _step(verify, [trace, history])
         _step(report, [trace, history])
     return verdict
+
+
+def _show(options: argparse.Namespace, generated: list[str], history: str) -> int:
+    _step(generate, generated)
+    urls = ", ".join(endpoint.url for endpoint in endpoints_of(options.endpoint))
+    print(
+        f"would replay it to {urls} at speed {options.speed} with {options.lanes} producer and "
+        f"{options.consumer_lanes} consumer lanes, and write history, verdict and report to "
+        f"{history}"
+    )
+    return 0
 
 
 def _replay_flags(options: argparse.Namespace) -> list[str]:

@@ -43,6 +43,12 @@ if TYPE_CHECKING:
 # few that a small history is not mostly the starting of tasks.
 PART_BYTES: Final = 8 * 1024 * 1024
 PARTS_MAX: Final = 20_000
+SETTINGS: Final = {
+    # The events are sorted: sums over them need no hash table.
+    "spark.sql.execution.replaceHashWithSortAgg": "true",
+    # What is stored stays spread as it was made, so that nobody spreads it by the same key again.
+    "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "false",
+}
 # Suspects that every task may have in memory.
 FEW: Final = 200_000
 # Events of suspects that the driver may have in memory.
@@ -130,6 +136,8 @@ class Facts:
 
     def define_view(self, view: View, scope: Scope | None = None) -> None:
         frame = self.select(view.sql)
+        if view.spread is not None:
+            frame = frame.repartition(self.parts, view.spread)
         self.define(view.name, self.store(frame) if view.is_stored else frame, scope)
 
     def define(self, name: str, frame: "DataFrame", scope: Scope | None = None) -> None:
@@ -187,8 +195,8 @@ def open_facts(
     """
     facts = Facts(spark, *read_headers(trace, history), limits or Limits(), parts(spark, history))
     spark.conf.set("spark.sql.shuffle.partitions", facts.parts)
-    # The events are sorted: sums over them need no hash table.
-    spark.conf.set("spark.sql.execution.replaceHashWithSortAgg", "true")
+    for name, value in SETTINGS.items():
+        spark.conf.set(name, value)
     try:
         _view(spark, "operations", trace / OPERATIONS, OPERATIONS_DDL)
         _view(spark, "calls", history / CALLS, CALLS_DDL)

@@ -106,16 +106,20 @@ FROM lives GROUP BY k
 )
 
 # Message ids and deduplication ids that more than one key has.
+TAGS: Final = View(
+    "tags",
+    """
+SELECT m AS tag, k, g FROM lives WHERE m IS NOT NULL
+UNION ALL
+SELECT d AS tag, k, g FROM keys WHERE g IS NOT NULL
+""",
+    spread="tag",
+)
 SHARED: Final = View(
     "shared",
     """
 SELECT tag, CASE WHEN MIN(g) < MAX(g) THEN 1 ELSE 0 END AS is_knotted
-FROM (
-  SELECT m AS tag, k, g FROM lives WHERE m IS NOT NULL
-  UNION ALL
-  SELECT d AS tag, k, g FROM keys WHERE g IS NOT NULL
-) each_tag
-GROUP BY tag HAVING MIN(k) < MAX(k)
+FROM tags GROUP BY tag HAVING MIN(k) < MAX(k)
 """,
     is_stored=True,
 )
@@ -159,7 +163,8 @@ SELECT g FROM (
     MAX(sent_us) OVER (PARTITION BY g ORDER BY s, is_delivered DESC, sent_us, k
       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS latest_sent_us
   FROM (
-    SELECT l.*, CASE WHEN deliveries > 0 THEN 1 ELSE 0 END AS is_delivered,
+    SELECT /*+ BROADCAST(q), BROADCAST(f) */ l.*,
+      CASE WHEN deliveries > 0 THEN 1 ELSE 0 END AS is_delivered,
       CASE WHEN delete_us IS NULL AND f.is_emptied = 1 THEN 0
            ELSE COALESCE(delete_us, :never_us) END AS left_us
     FROM lives l JOIN queues q ON xxhash64(q.queue) = l.q JOIN families f ON f.family = q.family
@@ -190,4 +195,4 @@ KNOTS: Final = """
 SELECT (SELECT COUNT(*) FROM keys WHERE is_knotted = 1)
   + (SELECT COUNT(*) FROM shared WHERE is_knotted = 1) AS knots
 """
-SUSPECT_VIEWS: Final = (LIVES, KEYS, SHARED, SUSPECTS, GROUPS, SUSPECT_LIVES)
+SUSPECT_VIEWS: Final = (LIVES, KEYS, TAGS, SHARED, SUSPECTS, GROUPS, SUSPECT_LIVES)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from spark_load.headers import write_history_header, write_trace_header
 from spark_load.schema import CALLS, OPERATIONS, HistoryHeader, TraceHeader
-from spark_load.tables import CALLS_DDL, OPERATIONS_DDL
+from spark_load.tables import CALLS_DDL
 from tests.spark.calls import BEGAN_US, TRACE_ID, Row, ending, header, plain
 
 if TYPE_CHECKING:
@@ -58,6 +58,23 @@ FROM (
 """
 
 
+def plan_sql(messages: int) -> str:
+    """The operations of the trace. Messages of the FIFO queue have deduplication ids."""
+    return f"""
+SELECT id AS op, id * 100 AS at_us, queue, 'SendMessage' AS action,
+  CAST(NULL AS STRING) AS tenant, message_group AS `group`,
+  COALESCE(concat(queue, '/', message_group), CAST(id AS STRING)) AS lane_key,
+  array(named_struct('key', concat('{TRACE_ID}-', id, '-0'), 'size', 200,
+    'delay', CAST(NULL AS INT), 'dedup', IF(is_fifo, concat('{TRACE_ID}.1.', id, '.0'), NULL)))
+    AS messages
+FROM (
+  SELECT id, id % 2 = 1 AS is_fifo, IF(id % 2 = 1, '{ORDERED}', '{PLAIN}') AS queue,
+    IF(id % 2 = 1, concat('g', (id DIV 2) % {GROUPS}), NULL) AS message_group
+  FROM range({messages})
+)
+"""
+
+
 def write_bulk(
     spark: "SparkSession",
     directory: Path,
@@ -75,7 +92,7 @@ def write_bulk(
     if planted:
         rows = rows.unionByName(spark.createDataFrame(list(planted), CALLS_DDL))
     rows.write.parquet(str(history / CALLS))
-    spark.createDataFrame([], OPERATIONS_DDL).write.parquet(str(trace / OPERATIONS))
+    spark.sql(plan_sql(messages)).write.parquet(str(trace / OPERATIONS))
     write_trace_header(trace, bulk_header(messages))
     write_history_header(history, bulk_ending(messages))
     return trace, history

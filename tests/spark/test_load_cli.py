@@ -31,7 +31,19 @@ def test_every_command_has_flags_and_a_dry_run(capsys: pytest.CaptureFixture[str
             main([name, "--help"])
         assert ended.value.code == 0
         shown = capsys.readouterr().out
-        assert "--master" in shown and ("--dry-run" in shown or name == "run")
+        assert "--master" in shown and "--dry-run" in shown
+
+
+def test_a_dry_run_of_everything_says_what_would_be_done(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    flags = ["run", "smoke", str(tmp_path / "out"), "--dry-run", "--endpoint"]
+    assert main([*flags, "http://127.0.0.1:1"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("smoke: trace ") and "would replay it to http://127.0.0.1:1" in said
+    assert list(tmp_path.iterdir()) == []
+    capsys.readouterr()
+    assert "not an endpoint: 'nowhere'" in said_by(capsys, *flags, "nowhere")
 
 
 def test_an_unknown_command_is_hinted_at(capsys: pytest.CaptureFixture[str]) -> None:
