@@ -108,7 +108,7 @@ class DataDir:
 
     def group_path(self, group: int) -> Path:
         assert 0 <= group < self.groups
-        return _group_path(self.path, group)
+        return group_path(self.path, group)
 
     def mark_started(self) -> None:
         """The log exists and may be answered for from now on."""
@@ -250,7 +250,7 @@ def _check(path: Path, identity: Format | None, settings: Settings) -> None:
             f"{path} belongs to a cluster that this node did not join: start it without --join, "
             "or use another --data-dir"
         )
-    for part in _parts(path, identity.groups):
+    for part in parts_of(path, identity.groups):
         if not part.is_dir():
             raise StartError(
                 f"{part} is missing, its data is lost: "
@@ -302,7 +302,7 @@ def _lock(path: Path) -> int:
 
 def _create(path: Path, settings: Settings, founding: Founding | None) -> Format:
     founding = founding or Founding(_cluster_id(settings), settings.groups, secrets.token_bytes(16))
-    for part in _parts(path, founding.groups):
+    for part in parts_of(path, founding.groups):
         make_directory(part)
     identity = Format(
         format=FORMAT_UNMOVED,
@@ -328,8 +328,9 @@ def _cluster_id(settings: Settings) -> str:
     return hashlib.sha256(founded.encode()).hexdigest()[:32]
 
 
-def _parts(path: Path, groups: int) -> list[Path]:
-    return [path / _LOG_NAME, *(_group_path(path, group) for group in range(groups))]
+def parts_of(path: Path, groups: int) -> list[Path]:
+    """The directories that a data directory consists of."""
+    return [path / _LOG_NAME, *(group_path(path, group) for group in range(groups))]
 
 
 def worker_log_path(path: Path, log_epoch: int, worker: int) -> Path:
@@ -337,5 +338,5 @@ def worker_log_path(path: Path, log_epoch: int, worker: int) -> Path:
     return logs / f"{log_epoch:06d}" / f"{worker:03d}" if log_epoch else logs
 
 
-def _group_path(path: Path, group: int) -> Path:
+def group_path(path: Path, group: int) -> Path:
     return path / _GROUPS_NAME / f"{group:03d}"

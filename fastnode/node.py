@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Final
 from fastnode import __version__
 from fastnode.clock import NS_PER_MS, Clock, GroupClock, SystemRng
 from fastnode.cluster import part_calls
+from fastnode.cluster.backups import Backups
 from fastnode.cluster.capabilities import DEDUP, HTFIFO, advertised
 from fastnode.cluster.control_api import ClusterStatus
 from fastnode.cluster.courier import Courier
 from fastnode.cluster.dispatch import Dispatcher
+from fastnode.cluster.group_states import GroupStates
 from fastnode.cluster.leads import Leads
 from fastnode.cluster.link_services import services_of
 from fastnode.cluster.member import Member
@@ -136,6 +138,10 @@ class Node:
         self._states = self._replication()
         self.membership = self._membership(courier)
         self.traffic = Traffic(History(self.service), self.member.links)
+        self._backup_states = GroupStates(
+            data, self.service, dict(enumerate(self.engines)), courier.carry, self.member.links
+        )
+        self.backups = Backups(data, self._backup_states, self.clock, self.ids)
         self.upkeep = Upkeep(self.groups, self.raft, data.path, machine.disk_space)
         self._meter = self._new_meter(data)
         self._refusal = LeadershipRefusal(
@@ -215,7 +221,8 @@ class Node:
             services=services_of(
                 self.dispatcher, PartWorker(self.service), self.membership, self._open_control
             )
-            | self.traffic.services,
+            | self.traffic.services
+            | self._backup_states.services,
             clock=self.clock,
             ids=self.ids,
             rng=SystemRng(self.ids),
@@ -236,6 +243,8 @@ class Node:
     async def stop(self) -> None:
         self._refusal.remove()
         await self._states.close()
+        await self.backups.close()
+        await self._backup_states.close()
         if self._control is not None:
             await self._control.close()
         await self.upkeep.flush_all()

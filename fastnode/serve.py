@@ -33,6 +33,7 @@ from fastnode.http.access_row import RowReader
 from fastnode.http.admin import Admin
 from fastnode.http.admin_access import Access
 from fastnode.http.admin_api import AdminApi
+from fastnode.http.admin_backup import AdminBackup, BackupMaker
 from fastnode.http.admin_cluster import AdminCluster
 from fastnode.http.admin_overview import AdminOverview
 from fastnode.http.admin_queues import AdminQueues, Look
@@ -147,7 +148,7 @@ async def _run(
 
     cluster = AdminCluster(Operator(node.membership))
     look = Look(node.service)
-    api = admin_api(settings, node.service, look, handle, node.traffic, cluster)
+    api = admin_api(settings, node.service, look, handle, node.traffic, cluster, node.backups)
     admin = HttpServer(Admin(lambda: node.is_ready, metrics, api).respond, now=loop.time)
     sqs_url = await listen(sqs, settings.listen, "--listen")
     own.append(sqs_url)
@@ -203,12 +204,14 @@ def admin_api(
     handle: Handle,
     traffic: Traffic,
     cluster: AdminCluster,
+    backups: BackupMaker,
 ) -> AdminApi:
     queues = AdminQueues(service, look, handle, traffic, settings.region)
     sections = {
         "queues": queues.answer,
         "overview": AdminOverview(traffic, settings.region).answer,
         "cluster": cluster.answer,
+        "backup": AdminBackup(backups).answer,
     }
     return AdminApi(admin_guard(settings), log, _admin_access(settings), sections)
 

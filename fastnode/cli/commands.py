@@ -25,6 +25,18 @@ def _check() -> Run:
     return check
 
 
+def _backup() -> Run:
+    from fastnode.cli.backup import backup
+
+    return backup
+
+
+def _restore() -> Run:
+    from fastnode.cli.restore import restore_command
+
+    return restore_command
+
+
 def _cluster() -> Run:
     from fastnode.cli.cluster import cluster
 
@@ -69,7 +81,9 @@ def _version() -> Run:
 
 COMMANDS: Final[dict[str, Command]] = {
     "run": Command("start a node; without any flag one durable node on loopback", _run),
-    "check": Command("read a stopped node's data and show a checksum of each group", _check),
+    "backup": Command("copy the state of a running node or cluster into a directory", _backup),
+    "restore": Command("make the data directory of a new cluster of a backup", _restore),
+    "check": Command("read a stopped node's data, or a backup, and show checksums", _check),
     "cluster": Command("show or change the cluster of a running node", _cluster),
     "load": Command("generate load by Spark, replay it, judge what came of it", _load),
     "queue": Command("list, show, create, fill, peek into, redrive and delete queues", _queue),

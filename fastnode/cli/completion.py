@@ -108,14 +108,18 @@ def _groups() -> Mapping[str, Mapping[str, Action]]:
 
 
 def _flags_of(command: str) -> list[str]:
+    from fastnode.cli.backup import backup_parser
     from fastnode.cli.check import check_parser
     from fastnode.cli.doctor import doctor_parser
     from fastnode.cli.flags import build_parser
+    from fastnode.cli.restore import restore_parser
 
     parsers = {
         "run": lambda: build_parser("run"),
         "doctor": doctor_parser,
         "check": check_parser,
+        "backup": backup_parser,
+        "restore": restore_parser,
     }
     return parsers[command]().flags if command in parsers else []
 

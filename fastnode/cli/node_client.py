@@ -156,23 +156,64 @@ def signature(target: Target, headers: dict[str, str], body: bytes) -> str:
     return f"AWS4-HMAC-SHA256 {credential}, SignedHeaders={names}, Signature={signed.hex()}"
 
 
+class AdminRefusal(StartError):
+    """The node answered, and said no."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class AdminClient:
+    """One connection to the admin API of a node."""
+
+    def __init__(self, admin: str, seconds: float = ANSWER_SECONDS) -> None:
+        self._shown = admin.removeprefix("http://")
+        self._wire = Wire(admin, "--admin", seconds)
+
+    def ask(self, method: str, path: str, body: object = None) -> Any:
+        """The decoded answer; `AdminRefusal` with the node's own reason otherwise."""
+        encoded = None if body is None else json.dumps(body).encode()
+        decoded = _decoded(self._asked(method, path, encoded))
+        if not isinstance(decoded, dict):
+            raise StartError(f"the answer of {self._shown} is of another version: no JSON object")
+        return decoded
+
+    def octets(self, path: str) -> bytes:
+        """An answer that is no JSON."""
+        return self._asked("GET", path, None)
+
+    def close(self) -> None:
+        self._wire.close()
+
+    def _asked(self, method: str, path: str, body: bytes | None) -> bytes:
+        answer, text = self._wire.ask(method, path, body, _admin_headers())
+        if answer.status != 200:
+            decoded = _decoded(text)
+            raise AdminRefusal(_code(decoded), _refusal(self._shown, answer.status, decoded))
+        return text
+
+
 def ask_admin(
     admin: str, method: str, path: str, body: object = None, seconds: float = ANSWER_SECONDS
 ) -> Any:
-    """The decoded answer of the admin API; `StartError` with the node's own reason otherwise."""
-    encoded = None if body is None else json.dumps(body).encode()
-    with closing(Wire(admin, "--admin", seconds)) as wire:
-        answer, text = wire.ask(method, path, encoded, _admin_headers())
-    shown = admin.removeprefix("http://")
+    """One question on a connection of its own."""
+    with closing(AdminClient(admin, seconds)) as client:
+        return client.ask(method, path, body)
+
+
+def _decoded(text: bytes) -> Any:
     try:
-        decoded = json.loads(text)
+        return json.loads(text)
     except ValueError:
-        decoded = None
-    if answer.status != 200:
-        raise StartError(_refusal(shown, answer.status, decoded))
-    if not isinstance(decoded, dict):
-        raise StartError(f"the answer of {shown} is of another version: no JSON object")
-    return decoded
+        return None
+
+
+def _code(decoded: Any) -> str:
+    try:
+        return str(decoded["error"]["code"])
+    except (KeyError, TypeError):
+        return ""
 
 
 def _admin_headers() -> dict[str, str]:

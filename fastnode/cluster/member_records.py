@@ -14,7 +14,7 @@ from fastnode import native
 from fastnode.peers.handshake import JOINING, Identity, Reason
 from fastnode.store.group import Group
 
-_PREFIX: Final = b"!cluster|member|"
+MEMBERS_PREFIX: Final = b"!cluster|member|"
 _NUMBER_BYTES: Final = 8
 _MEMBERS_MAX: Final = 1_024
 
@@ -33,7 +33,7 @@ _decode: Final = msgspec.msgpack.Decoder(MemberRecord).decode
 
 
 def record_key(node: int) -> bytes:
-    return _PREFIX + node.to_bytes(_NUMBER_BYTES, "big")
+    return MEMBERS_PREFIX + node.to_bytes(_NUMBER_BYTES, "big")
 
 
 def encode_record(record: MemberRecord) -> bytes:
@@ -45,7 +45,7 @@ def decode_record(stored: bytes) -> MemberRecord:
 
 
 def load_records(group: Group) -> dict[int, MemberRecord]:
-    rows = group.scan(_PREFIX, native.prefix_end(_PREFIX), _MEMBERS_MAX)
+    rows = group.scan(MEMBERS_PREFIX, native.prefix_end(MEMBERS_PREFIX), _MEMBERS_MAX)
     records = (decode_record(stored) for _, stored in rows)
     return {record.node: record for record in records}
 

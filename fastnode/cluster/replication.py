@@ -20,7 +20,7 @@ from fastnode.raft.groups import Ready, Restored
 from fastnode.store.engine import StateEngine
 from fastnode.store.group import Group
 from fastnode.store.snapshot import Snapshot
-from fastnode.store.swap import read_restored, write_restored
+from fastnode.store.swap import INCOMING, beside, read_restored, write_restored
 
 if TYPE_CHECKING:
     from fastnode.cluster.snapshot_staging import Received
@@ -164,7 +164,7 @@ class Replication:
         received, index = self._arrived.pop(number), restored[0]
         assert received.manifest.applied_index == index, "the offer is of another snapshot"
         path = self._data.group_path(number)
-        write_restored(path, msgspec.msgpack.encode(restored))
+        write_restored(beside(path, INCOMING), encode_restored(restored))
         # In the loop, so that nobody reads a state that is not there.
         self._engines[number].replace(received.state.install)
         self._groups[number].replaced()
@@ -182,6 +182,10 @@ class Replication:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def encode_restored(restored: Restored) -> bytes:
+    return msgspec.msgpack.encode(restored)
 
 
 def restored_of(data: DataDir, group: int) -> Restored | None:

@@ -18,6 +18,7 @@ from fastnode.http.admin_request import (
     PREFIX,
     Answer,
     Answers,
+    Octets,
     Refusal,
     body_of,
     method_of,
@@ -25,6 +26,7 @@ from fastnode.http.admin_request import (
     parameters_of,
     path_of,
 )
+from fastnode.http.admin_tokens import FULL
 from fastnode.http.codec import retry_after
 from fastnode.http.exchange import Exchange
 from fastnode.http.http1 import Request
@@ -38,7 +40,10 @@ _HEADERS: Final = (
     b"Cache-Control: no-store\r\n"
     b"X-Content-Type-Options: nosniff\r\n"
 )
+_OCTETS: Final = _HEADERS.replace(b"application/json", b"application/octet-stream")
 _SESSION: Final = "session"
+# What is no business of tokens that may only look.
+_FULL_ONLY: Final = frozenset({"backup"})
 _SESSION_BYTES_MAX: Final = 4_096
 _READING: Final = (b"GET", b"HEAD")
 _NO_QUEUE: Final = "QueueDoesNotExist"
@@ -85,6 +90,7 @@ class AdminApi:
                 answer = self._session(request)
             else:
                 grant = self._access.judge(request)
+                _check_role(grant, path)
                 answer = self._answer(request, path)
         except SqsError as error:
             exchange.reply(*_rendered_error(403, "forbidden", error.message))
@@ -161,8 +167,15 @@ class AdminApi:
             return _rendered_error(500, "internal_error", "a bug; the log says more")
         if result is None:
             return _rendered_error(404, "queue_not_found", "there is no such queue")
+        if isinstance(result, Octets):
+            return 200, _OCTETS, result.content
         reply = result if isinstance(result, _Reply) else _Reply(result)
         return 200, _HEADERS + reply.headers, _encoder.encode(reply.body)
+
+
+def _check_role(grant: Grant, path: str) -> None:
+    if path.partition("/")[0] in _FULL_ONLY and grant.role != FULL:
+        raise Refusal(403, "read_only", "this token may look, and a backup is more than that")
 
 
 def _code_of(error: SqsError) -> str:

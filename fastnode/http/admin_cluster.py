@@ -5,10 +5,9 @@ Paths and errors look as in `admin_api.py`. A change is JSON and says so in its 
 no form of a web page can.
 """
 
-import asyncio
 import re
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -16,32 +15,24 @@ from fastnode.cluster.control_api import (
     ClusterStatus,
     GroupStatus,
     NodeStatus,
-    Refused,
     SnapshotTaken,
     verdict,
 )
 from fastnode.cluster.control_messages import BadMessage, checked_address, checked_node
 from fastnode.config import TRANSFER_HOLD_SECONDS
-from fastnode.errors import OperationError, Unavailable
-from fastnode.flow import Suspension
 from fastnode.http.admin_request import (
     Answer,
-    Refusal,
     bad_request,
     body_of,
     method_of,
     not_found,
     parameters_of,
 )
-from fastnode.http.codec import retry_after
+from fastnode.http.admin_work import Work, awaited
 from fastnode.http.http1 import Request
 
 BODY_BYTES_MAX: Final = 4_096
-# The connection itself gives up at 30 s, and then cannot say why.
-ANSWER_SECONDS: Final = 25.0
 _MEMBER: Final = re.compile(r"cluster/members/([0-9]{1,5})")
-
-Work = Coroutine[Any, Any, Any]
 
 
 class ClusterAdmin(Protocol):
@@ -109,12 +100,12 @@ class AdminCluster:
         member = _MEMBER.fullmatch(path)
         if member is not None:
             method_of(request, "DELETE")
-            return _awaited(self._remove(_checked(checked_node, int(member[1]))))
+            return awaited(self._remove(_checked(checked_node, int(member[1]))))
         if path not in self._pages:
             raise not_found()
         allowed, page = self._pages[path]
         method_of(request, allowed)
-        return _awaited(page(request))
+        return awaited(page(request))
 
     def _status(self, _: Request) -> Work:
         return self._show()
@@ -154,38 +145,6 @@ class AdminCluster:
 async def _then(work: Work, answer: object) -> object:
     await work
     return answer
-
-
-async def _awaited(work: Work) -> Any:
-    """Handlers know suspensions only; what a cluster does are tasks."""
-    waiting = Suspension()
-    task = asyncio.get_running_loop().create_task(_limited(work))
-    task.add_done_callback(lambda ended: _settle(waiting, ended))
-    return await waiting
-
-
-async def _limited(work: Work) -> Any:
-    try:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            return await work
-    except Refused as error:
-        raise Refusal(409, "refused", str(error)) from error
-    except OperationError as error:
-        later = retry_after(error.retry_after_seconds)
-        raise Refusal(503, "unavailable", str(error) or "try again", later) from error
-    except TimeoutError as error:
-        raise Refusal(
-            503, "unavailable", "not done in time; it may still take effect", retry_after(1)
-        ) from error
-
-
-def _settle(waiting: Suspension, ended: asyncio.Task[Any]) -> None:
-    if ended.cancelled():
-        waiting.fail(Unavailable("the node stops"))
-    elif (error := ended.exception()) is not None:
-        waiting.fail(error)
-    else:
-        waiting.resume(ended.result())
 
 
 # --- values -------------------------------------------------------------------------------------

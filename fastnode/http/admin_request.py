@@ -37,6 +37,12 @@ class Refusal(Exception):
         self.headers = headers
 
 
+class Octets(NamedTuple):
+    """An answer that is no JSON."""
+
+    content: bytes
+
+
 def bad_request(message: str) -> Refusal:
     return Refusal(400, "bad_request", message)
 

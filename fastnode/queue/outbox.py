@@ -8,7 +8,8 @@ message of the source queue again.
 
 A letter's number is the commit timestamp and index of its transaction, so numbers rise in the order
 of the source's log without a counter. Letters of one pair of groups are delivered in that order,
-one bounded batch at a time.
+one bounded batch at a time, and the source keeps the number of the last one that is through: so two
+states of two groups show by themselves whether a letter would be lost or doubled between them.
 """
 
 from collections import deque
@@ -19,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from fastnode import config, native
-from fastnode.errors import NotLed, OperationError
+from fastnode.errors import NotLed, OperationError, Unavailable
 from fastnode.flow import Suspension, start
 from fastnode.native import MessageRecord
 from fastnode.queue.choice import Taken
@@ -35,6 +36,7 @@ from fastnode.store.keyspace import (
     encode_position,
     outbox_prefix,
     outbox_target,
+    sent_key,
     shard_task_key,
     split_position,
 )
@@ -151,6 +153,17 @@ class Outbox:
         self._queues = queues
         self._deliver = deliver
         self._carriers: dict[tuple[int, int], _Carrier] = {}
+        self._held_until_ns = 0
+
+    def hold(self, nanoseconds: int) -> int:
+        """Carry nothing more for so long, so that states of all groups can be taken that fit
+        together. How many pairs are still at what they had begun.
+        """
+        self._held_until_ns = self._queues.groups[0].boottime_ns() + nanoseconds
+        return sum(carrier.is_carrying for carrier in self._carriers.values())
+
+    def _is_held(self) -> bool:
+        return self._queues.groups[0].boottime_ns() < self._held_until_ns
 
     def resume(self, source: Group) -> None:
         """This node leads the group: carry on what somebody else has left, and what waits for it
@@ -178,20 +191,30 @@ class Outbox:
     def _carrier(self, source: Group, target: Group) -> "_Carrier":
         key = source.number, target.number
         if key not in self._carriers:
-            self._carriers[key] = _Carrier(self._queues, self._deliver, source, target)
+            self._carriers[key] = _Carrier(
+                self._queues, self._deliver, source, target, self._is_held
+            )
         return self._carriers[key]
 
 
 class _Carrier:
     """Delivers the letters of one group to another, in order, while there are any."""
 
-    def __init__(self, queues: Queues, deliver: Deliver, source: Group, target: Group) -> None:
+    def __init__(
+        self,
+        queues: Queues,
+        deliver: Deliver,
+        source: Group,
+        target: Group,
+        is_held: Callable[[], bool],
+    ) -> None:
         self._queues = queues
         self._deliver = deliver
+        self._is_held = is_held
         self._source = source
         self._target = target
         self._alarm = queues.new_alarm()
-        self._is_carrying = False
+        self.is_carrying = False
         self._is_stopped = False
         # Letters are removed in order: whatever is behind the last one is never scanned again.
         self._next = 0
@@ -208,19 +231,21 @@ class _Carrier:
         self._alarm.clear()
 
     def carry(self) -> None:
-        if not self._is_carrying and not self._is_stopped:
-            self._is_carrying = True
+        if not self.is_carrying and not self._is_stopped:
+            self.is_carrying = True
             start(self._carry(), self._finish)
 
     async def _carry(self) -> None:
         while batch := self._batch():
+            if self._is_held():
+                raise Unavailable("letters are held back for a moment")
             refused = await self._deliver(self._queues, self._target, self._source.number, batch)
             await self._complete(batch, refused)
             self._next = batch[-1][0] + 1
             self._resume_waiting(batch[-1][0])
 
     def _finish(self, _result: None, error: BaseException | None) -> None:
-        self._is_carrying = False
+        self.is_carrying = False
         if error is not None and not isinstance(error, OperationError):
             raise error
         # Nothing is left, or nothing can be done now: in either case nobody waits any longer.
@@ -250,6 +275,7 @@ class _Carrier:
         txn = group.begin(self._queues.new_request())
         for number, _ in batch:
             txn.delete(prefix + encode_position(number))
+        txn.raise_to(sent_key(self._target.number), encode_position(batch[-1][0]))
         timers: list[tuple[LiveQueue, Timer]] = []
         for letter in returned:
             queue = queues[letter.source, letter.partition]

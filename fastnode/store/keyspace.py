@@ -46,6 +46,7 @@ OUTBOX_PREFIX: Final = b"!sqs|outbox|"
 TASKS_PREFIX: Final = b"!sqs|queue|task|"
 _PARTITION_TASKS: Final = b"!sqs|queue|parttask|"
 _INBOX: Final = b"!sqs|inbox|"
+_SENT: Final = b"!sqs|sent|"
 _REFUSED: Final = b"!sqs|refused|"
 POSITION_BYTES: Final = 10
 
@@ -62,6 +63,11 @@ def outbox_prefix(target_group: int) -> bytes:
 def outbox_target(key: bytes) -> int:
     """The group that a letter is for."""
     return int.from_bytes(key[len(OUTBOX_PREFIX) :][:2], "big")
+
+
+def sent_key(target_group: int) -> bytes:
+    """In the source's group: the number of the last letter to that target that is through."""
+    return _SENT + target_group.to_bytes(2, "big")
 
 
 def inbox_key(source_group: int) -> bytes:

@@ -13,7 +13,7 @@ import contextlib
 import os
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, Protocol
@@ -140,12 +140,12 @@ def decode_manifest(encoded: bytes, path: Path) -> Manifest:
         manifest = msgspec.msgpack.decode(body, type=Manifest)
     except msgspec.DecodeError as error:
         raise SnapshotCorrupt(path, f"no manifest: {error}") from error
-    if complaint := _complaint(manifest):
+    if complaint := complaint_about(manifest):
         raise SnapshotCorrupt(path, complaint)
     return manifest
 
 
-def _complaint(manifest: Manifest) -> str | None:
+def complaint_about(manifest: Manifest) -> str | None:
     """What is wrong with a manifest that somebody else wrote."""
     files = manifest.files
     if min(manifest.group, *manifest.position) < 0:
@@ -208,30 +208,36 @@ def take_snapshot(engine: Checkpointed, group: int, group_path: Path) -> Snapsho
     with contextlib.ExitStack() as on_failure:
         on_failure.callback(remove, path)
         engine.checkpoint(path)
-        manifest = _describe(path, group)
+        manifest = describe(path, group)
         on_failure.pop_all()
     return Snapshot(path, manifest)
 
 
-def _describe(path: Path, group: int) -> Manifest:
+def describe(
+    path: Path, group: int, describe_file: Callable[[Path], SnapshotFile] | None = None
+) -> Manifest:
+    """Of a checkpoint; `describe_file` may know files from another time."""
     names = sorted(os.listdir(path))
     if len(names) > FILES_MAX:
         raise SnapshotError(path, f"{len(names)} files, {FILES_MAX} at most")
-    files = tuple(_describe_file(path / name) for name in names)
+    one = describe_file or summed_file
+    files = tuple(one(path / name) for name in names)
     # From the checkpoint itself: the engine may have gone on since.
-    return Manifest(group, *_position_in(path), files)
+    return Manifest(group, *position_in(path), files)
 
 
-def _describe_file(path: Path) -> SnapshotFile:
+def summed_file(path: Path, pace: Callable[[int], None] = lambda _count: None) -> SnapshotFile:
+    """`pace` is told how much was read, and may take its time."""
     digest, size = xxhash.xxh3_128(), 0
     with typed_errors(path), path.open("rb") as file:
         while content := file.read(_READ_BYTES):
             digest.update(content)
             size += len(content)
+            pace(len(content))
     return SnapshotFile(path.name, size, digest.digest())
 
 
-def _position_in(path: Path) -> Position:
+def position_in(path: Path) -> Position:
     shared = EngineShared(cache_bytes=_LOOK_BYTES, write_buffer_bytes=_LOOK_BYTES)
     engine = RocksEngine(path, shared, is_read_only=True)
     try:
@@ -348,7 +354,7 @@ class Receiver:
 
     def _open_state(self) -> None:
         try:
-            position = _position_in(self._path)
+            position = position_in(self._path)
         except (EngineError, ValueError) as error:
             raise SnapshotCorrupt(self._path, f"does not open: {error}") from error
         if position != self.manifest.position:

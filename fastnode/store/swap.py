@@ -6,6 +6,7 @@ Everything has a place beside the group's directory:
     groups/000             the state
     groups/000.outgoing    a checkpoint that is being sent
     groups/000.incoming    a snapshot that is being received; worthless until it is complete
+    groups/000.backup      a checkpoint that a backup is made of
     groups/000.ready       a complete, verified, synced snapshot: from now on it *is* the state
 
 The swap: rename `.incoming` to `.ready`, sync; empty the old directory, sync; rename `.ready` over
@@ -27,6 +28,7 @@ from fastnode.errors import DiskFull, FastnodeError
 OUTGOING: Final = "outgoing"
 INCOMING: Final = "incoming"
 READY: Final = "ready"
+BACKUP: Final = "backup"
 # A file of ours among those of RocksDB, which leaves it alone.
 RESTORED: Final = "RESTORED"
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -58,7 +60,7 @@ def plan_install(group_path: Path, old_names: Iterable[str]) -> list[Step]:
 def plan_recovery(group_path: Path, neighbours: Iterable[str], names: Iterable[str]) -> list[Step]:
     """`neighbours` are the names beside the group's directory, `names` those in it."""
     present = frozenset(neighbours)
-    leftovers = [beside(group_path, word) for word in (INCOMING, OUTGOING)]
+    leftovers = [beside(group_path, word) for word in (INCOMING, OUTGOING, BACKUP)]
     clean = [Step(remove, (path,)) for path in leftovers if path.name in present]
     if beside(group_path, READY).name not in present:
         return clean
@@ -102,11 +104,11 @@ def recover_swap(group_path: Path) -> bool:
     return has_swap
 
 
-def write_restored(group_path: Path, text: bytes) -> None:
-    """Into a verified `.incoming`, so that it becomes the state together with it: what the log has
-    to know about the snapshot if the process ends before it was told.
+def write_restored(directory: Path, text: bytes) -> None:
+    """Into a state that nobody uses yet, such as a verified `.incoming`, so that it becomes the
+    group's together with it: what the log has to know if the process ends before it was told.
     """
-    path = beside(group_path, INCOMING) / RESTORED
+    path = directory / RESTORED
     with typed_errors(path):
         with path.open("wb") as file:
             file.write(text)

@@ -91,7 +91,9 @@ class AdminPages:
         self.node = node
         handle, cluster = node.dispatcher.handle, AdminCluster(_Alone(self))
         look = _Look(self)
-        api = admin_api(self._settings, node.service, look, handle, node.traffic, cluster)
+        api = admin_api(
+            self._settings, node.service, look, handle, node.traffic, cluster, node.backups
+        )
         self._admin = Admin(lambda: node.is_ready, node.metrics, api)
 
     def respond(self, request: Request, exchange: Exchange) -> None:

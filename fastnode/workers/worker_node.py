@@ -11,11 +11,13 @@ from typing import Any, Final
 from fastnode import config
 from fastnode.clock import GroupClock, SystemClock, SystemIdSource
 from fastnode.cluster import part_calls
+from fastnode.cluster.backups import Backups
 from fastnode.cluster.bridge import as_future
 from fastnode.cluster.call_codec import DONE, encode_error
 from fastnode.cluster.capabilities import DEDUP, advertised
 from fastnode.cluster.courier import FORWARDED, PARTS, Courier
 from fastnode.cluster.dispatch import Dispatcher
+from fastnode.cluster.group_states import GroupStates
 from fastnode.cluster.partition_map import parse_partition_map
 from fastnode.cluster.replication import restored_of
 from fastnode.cluster.traffic import Traffic
@@ -92,12 +94,25 @@ class WorkerNode:
         self.service.placement = self.placement.groups_of
         self._open_gates(settings)
         self.traffic = Traffic(History(self.service), self._links)
+        self._backup_states = GroupStates(
+            data,
+            self.service,
+            dict(zip(own, self._engines, strict=True)),
+            lambda *asked: self.courier.carry(*asked),
+            self._links,
+        )
+        self.backups = Backups(data, self._backup_states, self._clock, ids)
         paths = self.paths = SocketPaths(data.path)
         self.siblings = Siblings(
             worker,
             data.workers,
             paths,
-            {**self._services(), **self.traffic.services, **services},
+            {
+                **self._services(),
+                **self.traffic.services,
+                **self._backup_states.services,
+                **services,
+            },
             self._clock,
             on_up=self._sibling_is_up,
             on_down=self._sibling_is_down,
@@ -173,6 +188,8 @@ class WorkerNode:
             log.warning("not all workers can be reached; serving without them")
 
     async def stop(self) -> None:
+        await self.backups.close()
+        await self._backup_states.close()
         await self.upkeep.flush_all()
         await self.siblings.close()
         self._runtime.stop()

@@ -170,7 +170,7 @@ def test_wrong_flags_are_usage_errors(used: Path) -> None:
         ("--group", "x"): "--group must be a whole number from 0 to 1, not x",
         ("--group",): "--group: expected one argument",
         ("--grop", "1"): "unknown flag --grop; did you mean --group?",
-        ("more",): "unknown argument 'more'; see fastnode check --help",
+        ("more",): "name one directory: DIR or --data-dir DIR",
     }.items():
         ended = check(used, *arguments)
         assert (ended.returncode, ended.stdout) == (2, "")

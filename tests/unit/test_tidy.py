@@ -49,13 +49,15 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "node_metrics": frozenset({"queue", "store", "raft", "upkeep"}),
     "serve": frozenset({"machine", "node", "http", "cluster", "queue"}),
     "upkeep": frozenset({"store", "raft"}),
+    # A backup on disk is states of groups, and becomes a member's directory.
+    "backup": frozenset({"cluster", "store"}),
     # What node and serve are to a node of one process, it is to one of several.
     "workers": frozenset(
         {"machine", "node", "serve", "http", "cluster", "queue", "store", "raft", "peers"}
         | {"upkeep", "node_metrics"}
     ),
     # `check` looks at the state of a stopped node; `doctor` and `config` read what a node would.
-    "cli": frozenset({"serve", "store", "workers", "http", "queue", "upkeep"}),
+    "cli": frozenset({"serve", "store", "workers", "http", "queue", "upkeep", "backup"}),
     "__main__": frozenset({"cli"}),
 }
 

@@ -16,7 +16,7 @@ from fastnode.cluster.control_api import (
     SnapshotTaken,
 )
 from fastnode.errors import Unavailable
-from fastnode.http import admin_cluster
+from fastnode.http import admin_work
 from fastnode.http.admin_cluster import BODY_BYTES_MAX, AdminCluster
 from tests.unit.http.admin_setup import AdminSetup
 
@@ -203,7 +203,7 @@ def test_what_may_work_later_says_when(setup: Setup) -> None:
 
 
 def test_nobody_waits_for_ever(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admin_cluster, "ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(admin_work, "ANSWER_SECONDS", 0.01)
     setup.cluster.hangs = True
     status, _, answer = setup.send("GET", PATH)
     assert status == 503 and "it may still take effect" in answer["error"]["message"]
