@@ -14,12 +14,13 @@ PROMPT_NS = NS_PER_SECOND
 
 
 class Asked(NamedTuple):
-    """What a receive asked for, and how many attempts the call had."""
+    """What a receive asked for, how many attempts the call had, and when the last one began."""
 
     limit: int
     seconds: int
     waited: int
     attempts: int
+    tried_ns: int
 
 
 class Receives:
@@ -65,7 +66,7 @@ class Receives:
             message.deliveries.append(delivery)
             self._model.handles[handle] = message
         if not answers and home.kind.partitions == 1:
-            self._check_nothing_missed(home, span, asked.waited)
+            self._check_nothing_missed(home, span, asked)
 
     # --- one message ----------------------------------------------------------------------------
 
@@ -151,9 +152,12 @@ class Receives:
 
     # --- none -----------------------------------------------------------------------------------
 
-    def _check_nothing_missed(self, home: QueueModel, span: Span, waited_seconds: int) -> None:
-        """A message that was available all the time, or early enough for somebody who waited."""
-        by_then = span.began if not waited_seconds else span.ended - PROMPT_NS
+    def _check_nothing_missed(self, home: QueueModel, span: Span, asked: Asked) -> None:
+        """A message that was available all the time, or early enough for somebody who waited. Who
+        waits gives up in time, even if a node that was paused says so later.
+        """
+        over = min(span.ended, asked.tried_ns + asked.waited * NS_PER_SECOND)
+        by_then = span.began if not asked.waited else over - PROMPT_NS
         for message in home.messages.values():
             if self._is_surely_available(home, message, span, by_then):
                 raise Violation(f"{message.token} was available, and the receive found nothing")

@@ -108,7 +108,7 @@ class SimCluster:
         error = None if task.cancelled() else task.exception()
         if isinstance(error, StartError) and one.is_lost:
             self.work.note(f"node {one.number} refuses to start: its log is damaged")
-        elif one.is_disk_failing and is_of_disk(error):
+        elif (one.is_disk_failing or one.machine.is_full) and is_of_disk(error):
             self.work.note(f"node {one.number} refuses to start: {error}")
             one.is_disk_failing = False
             one.machine.crash()

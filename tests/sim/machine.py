@@ -226,6 +226,10 @@ class SimMachine(Machine):
         self.free_bytes = 1 << 20 if is_full else _TOTAL_BYTES
         self.disk.set_free(0 if is_full else (1 << 64) - 1)
 
+    @property
+    def is_full(self) -> bool:
+        return self.free_bytes < _TOTAL_BYTES
+
     def rot(self) -> bool:
         """A bit of a block that was synced turns over; not of the last, which nobody can tell from
         a torn one.

@@ -186,7 +186,7 @@ class Worker:
                 span.fail()
             return []
         answers = answer.body.get("Messages", [])
-        asked = Asked(limit, hidden, waited, answer.attempts)
+        asked = Asked(limit, hidden, waited, answer.attempts, answer.tried_ns)
         self._receives.ended(queue.name, span, self._now, answers, asked)
         taken = [
             Taken(queue, one["Body"].partition(" ")[0], one["ReceiptHandle"]) for one in answers
