@@ -170,6 +170,10 @@ MINUTES ?= 30
 soak: $(VENV)/.dev ## steady mixed load for MINUTES (30): history checked, memory, latency and disk flat (ARGS="--nodes 3")
 	$(BIN)/python -m bench.soak --minutes $(MINUTES) $(ARGS)
 
+.PHONY: chaos
+chaos: $(VENV)/.dev $(VENV)/.spark ## real nodes and faults by SEED for MINUTES, history judged, timeline (ARGS="--nodes 5")
+	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(filter-out file,$(origin SEED)),--seed $(SEED)) $(ARGS)
+
 annotate: $(VENV)/.dev ## Cython's annotated sources in build/annotate: look for yellow in the hot path
 	mkdir -p build/annotate
 	for name in $(CYTHON); do $(BIN)/cython --annotate-fullc -3 -o build/annotate/$$name.c fastnode/$$name.pyx; done
