@@ -26,7 +26,7 @@ cluster: build ## build what changed and start three nodes on loopback, to see o
 
 build: $(VENV)/.built ## create .venv, install the pinned dependencies, compile Cython and Rust
 
-test: lint test-rust test-unit test-integration conformance test-crash test-cluster test-load bench-smoke ## everything CI runs: lint, types, Rust and Python tests
+test: lint test-rust test-unit test-sim test-integration conformance test-crash test-cluster test-load bench-smoke ## everything CI runs: lint, types, Rust and Python tests
 
 lint: $(VENV)/.dev $(VENV)/.spark ## ruff, mypy, stubtest, clippy, rustfmt
 	$(BIN)/ruff check .
@@ -45,7 +45,7 @@ test-rust: | tools ## cargo test of the Raft log extension
 UNIT_HALF := tests/unit/queue tests/unit/cluster
 test-unit: $(VENV)/.dev ## pure code: no sockets, no sleeps
 	@$(BIN)/pytest -q $(UNIT_HALF) & half=$$!; \
-	$(BIN)/pytest -q tests/unit tests/fuzz tests/sim $(addprefix --ignore=,$(UNIT_HALF)); rest=$$?; \
+	$(BIN)/pytest -q tests/unit tests/fuzz tests/spec $(addprefix --ignore=,$(UNIT_HALF)); rest=$$?; \
 	wait $$half && exit $$rest
 
 test-integration: $(VENV)/.dev ## one real node, real sockets and disk, boto3
@@ -89,7 +89,11 @@ load-failover: $(VENV)/.classes ## three nodes, the leader killed in the middle,
 
 SEED ?= 1
 SEEDS ?= 1
-.PHONY: sim sim-mutants
+.PHONY: sim sim-mutants test-sim
+test-sim: $(VENV)/.dev ## the simulator itself, and 500 of its seeds
+	$(BIN)/pytest -q tests/sim
+	$(BIN)/python -m tests.sim --seed 1 --seeds 500
+
 sim: $(VENV)/.dev ## whole clusters in virtual time, everything going wrong by seed (SEED=7, SEEDS=500)
 	$(BIN)/python -m tests.sim --seed $(SEED) --seeds $(SEEDS)
 
@@ -165,6 +169,10 @@ profile: $(VENV)/.dev ## CPU of a request by stage, flame graph in build/profile
 MINUTES ?= 30
 soak: $(VENV)/.dev ## steady mixed load for MINUTES (30): history checked, memory, latency and disk flat (ARGS="--nodes 3")
 	$(BIN)/python -m bench.soak --minutes $(MINUTES) $(ARGS)
+
+.PHONY: chaos
+chaos: $(VENV)/.dev $(VENV)/.spark ## real nodes and faults by SEED for MINUTES, history judged, timeline (ARGS="--nodes 5")
+	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(filter-out file,$(origin SEED)),--seed $(SEED)) $(ARGS)
 
 annotate: $(VENV)/.dev ## Cython's annotated sources in build/annotate: look for yellow in the hot path
 	mkdir -p build/annotate

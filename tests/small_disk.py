@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,3 +22,28 @@ def small_disk(path: Path, size_bytes: int) -> Iterator[Path]:
         pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
     yield path
     subprocess.run(["umount", str(path)], check=True)
+
+
+def fill_up(descriptor: int) -> None:
+    """Until not a byte more fits."""
+    try:
+        while os.write(descriptor, bytes(65_536)):
+            pass
+    except OSError:
+        pass
+
+
+@contextmanager
+def filled(directory: Path, seconds: float) -> Iterator[None]:
+    """Not a byte more fits for so long, in spite of what is freed meanwhile."""
+    ballast = directory / "ballast"
+    descriptor = os.open(ballast, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            fill_up(descriptor)
+            time.sleep(0.05)
+        yield
+    finally:
+        os.close(descriptor)
+        ballast.unlink()

@@ -149,5 +149,15 @@ def open_groups(
             sync=is_synced,
         )
     except (LogCorrupt, LogFormat, OSError) as error:
-        raise StartError(str(error)) from error
+        raise not_opened(error, str(log_path)) from error
     return Groups(raft)
+
+
+def not_opened(error: LogCorrupt | LogFormat | OSError, where: str) -> StartError:
+    """What ends the start of a node whose log cannot be read or begun. Damage says itself what to
+    do; a disk that fails leaves the log as it was, and the next start recovers it.
+    """
+    if not isinstance(error, OSError):
+        return StartError(str(error))
+    reason = error.strerror or str(error)
+    return StartError(f"the log in {where} cannot be opened: {reason}: mend that, then start again")

@@ -9,9 +9,7 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,7 +18,7 @@ from tests.cluster.harness import Cluster, eventually, static_cluster, transfer
 from tests.cluster.network import Loopback
 from tests.cluster.replicas import verify_replicas
 from tests.cluster.workload import under_load
-from tests.small_disk import small_disk
+from tests.small_disk import filled, small_disk
 
 DISK_BYTES = 256 * 1_048_576
 FULL_SECONDS = 5.0
@@ -42,35 +40,11 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield path
 
 
-@contextmanager
-def filled(directory: Path) -> Iterator[None]:
-    """Not a byte more fits, in spite of what is freed meanwhile."""
-    ballast = directory / "ballast"
-    descriptor = os.open(ballast, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    try:
-        until = time.monotonic() + FULL_SECONDS
-        while time.monotonic() < until:
-            fill_up(descriptor)
-            time.sleep(0.05)
-        yield
-    finally:
-        os.close(descriptor)
-        ballast.unlink()
-
-
-def fill_up(descriptor: int) -> None:
-    try:
-        while os.write(descriptor, bytes(65_536)):
-            pass
-    except OSError:
-        pass
-
-
 def test_a_node_whose_disk_is_full_stops_nobody_and_recovers(disk: Path, tmp_path: Path) -> None:
     directory = disk / "node"
     with static_cluster(tmp_path, Loopback(), directories={3: directory}) as cluster:
         with under_load(cluster, "disk") as load:
-            with filled(disk):
+            with filled(disk, FULL_SECONDS):
                 load.await_progress()
             eventually("the node is ready again", cluster.members[3].is_ready)
             load.await_progress()

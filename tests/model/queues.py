@@ -62,6 +62,8 @@ class Message:
         self.sequence = 0
         self.deliveries: list[Delivery] = []
         self.deletes: list[tuple[QueueModel, Span]] = []
+        # How often it had been received, by the last answer.
+        self.receive_count = 0
         # It was seen in another queue than its first.
         self.has_moved = False
         # Its send was repeated while retries were not recognised, so it may be there twice.
@@ -105,6 +107,8 @@ class QueueModel:
         # Purges and deletions of the queue.
         self.wipes: list[Span] = []
         self.receives: list[tuple[Span, int]] = []
+        # Those among them that may have taken messages which nobody heard of, and then others.
+        self.troubled: list[Span] = []
         # It and those that exchange messages with it.
         self.family: list[QueueModel] = [self]
         # A move task of the family has begun: messages may come back.

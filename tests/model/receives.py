@@ -11,15 +11,18 @@ from tests.model.spans import Span, Violation
 
 # How long after it can be delivered a message may be missed by somebody who waits for it.
 PROMPT_NS = NS_PER_SECOND
+# A receive that takes so much longer than it waits was perhaps carried out twice.
+TROUBLE_NS = NS_PER_SECOND // 5
 
 
 class Asked(NamedTuple):
-    """What a receive asked for, and how many attempts the call had."""
+    """What a receive asked for, how many attempts the call had, and when the last one began."""
 
     limit: int
     seconds: int
     waited: int
     attempts: int
+    tried_ns: int
 
 
 class Receives:
@@ -43,6 +46,8 @@ class Receives:
     ) -> None:
         span.succeed(at)
         home, hidden_ns = self._model.queues[queue], asked.seconds * NS_PER_SECOND
+        if asked.attempts > 1 or at - span.began > asked.waited * NS_PER_SECOND + TROUBLE_NS:
+            home.troubled.append(span)
         if len(answers) > asked.limit:
             raise Violation(f"{len(answers)} messages, {asked.limit} were asked for")
         seen: list[Message] = []
@@ -65,7 +70,7 @@ class Receives:
             message.deliveries.append(delivery)
             self._model.handles[handle] = message
         if not answers and home.kind.partitions == 1:
-            self._check_nothing_missed(home, span, asked.waited)
+            self._check_nothing_missed(home, span, asked)
 
     # --- one message ----------------------------------------------------------------------------
 
@@ -124,6 +129,8 @@ class Receives:
         that repeats a call takes anew what it lost, and so does the client.
         """
         count = int(answer.get("Attributes", {}).get("ApproximateReceiveCount", 0))
+        if home is message.home:
+            message.receive_count = max(message.receive_count, count)
         if not count or message.has_moved or home.is_redriven:
             return
         before = [one for one in message.deliveries if one.span.is_surely_before(span.began)]
@@ -151,9 +158,12 @@ class Receives:
 
     # --- none -----------------------------------------------------------------------------------
 
-    def _check_nothing_missed(self, home: QueueModel, span: Span, waited_seconds: int) -> None:
-        """A message that was available all the time, or early enough for somebody who waited."""
-        by_then = span.began if not waited_seconds else span.ended - PROMPT_NS
+    def _check_nothing_missed(self, home: QueueModel, span: Span, asked: Asked) -> None:
+        """A message that was available all the time, or early enough for somebody who waited. Who
+        waits gives up in time, even if a node that was paused says so later.
+        """
+        over = min(span.ended, asked.tried_ns + asked.waited * NS_PER_SECOND)
+        by_then = span.began if not asked.waited else over - PROMPT_NS
         for message in home.messages.values():
             if self._is_surely_available(home, message, span, by_then):
                 raise Violation(f"{message.token} was available, and the receive found nothing")
@@ -172,7 +182,9 @@ class Receives:
         return not may_be_hidden(home, message, span, by_then, self._model.slack_ns)
 
     def _may_be_locked(self, home: QueueModel, message: Message, span: Span) -> bool:
-        group = [one for one in home.messages.values() if one.group == message.group]
+        """By one of its group that somebody has; dead letters of other queues are of it too."""
+        messages = [one for queue in home.family for one in queue.messages.values()]
+        group = [one for one in messages if one.group == message.group]
         return any(
             one.deliveries and not one.is_surely_gone(span.began)
             for one in group
@@ -200,8 +212,9 @@ def may_have_moved(message: Message, span: Span) -> bool:
     home = message.home
     if not home.kind.receives_max:
         return message.has_moved
+    known = max(len(message.deliveries), message.receive_count)
     unknown = sum(not one.is_sure and one.began <= span.ended for one, _ in home.receives)
-    return message.has_moved or len(message.deliveries) + unknown >= home.kind.receives_max
+    return message.has_moved or known + unknown + len(home.troubled) >= home.kind.receives_max
 
 
 def _open_changes(message: Message, span: Span) -> list[Span]:

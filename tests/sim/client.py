@@ -13,7 +13,8 @@ from tests.sim.clockwork import SimLoop
 
 ACCESS_KEY: Final = "AKIDSIM"
 _DIAL_SECONDS: Final = 2.0
-_ANSWER_SECONDS: Final = 26.0
+# Longer than the longest receive waits.
+ANSWER_SECONDS: Final = (5.0, 26.0)
 _HEAD: Final = (
     "POST / HTTP/1.1\r\nHost: {host}:9324\r\nContent-Type: application/x-amz-json-1.0\r\n"
     "X-Amz-Target: AmazonSQS.{action}\r\nContent-Length: {length}\r\n"
@@ -30,6 +31,8 @@ class Answer(NamedTuple):
     body: dict[str, Any]
     text: str = ""
     attempts: int = 1
+    # When the last attempt was begun.
+    tried_ns: int = 0
 
     @property
     def is_unknown(self) -> bool:
@@ -95,6 +98,7 @@ class Client:
         self._wires: dict[str, _Wire] = {}
         # One in so many attempts is left before its answer comes.
         self.leaves = 0
+        self.patience = ANSWER_SECONDS[-1]
 
     async def call(self, action: str, request: dict[str, Any], attempts: int = 8) -> Answer:
         """With the retries of an SDK: the same invocation id every time."""
@@ -109,14 +113,15 @@ class Client:
                 attempt=attempt,
             )
             self._loop.work.note(f"{self.name} tries {action} at {host}, {invocation} {attempt}")
+            tried_ns = self._loop.work.now_ns
             answer = await self._attempt(host, head.encode() + json.dumps(request).encode())
             if not answer.is_unknown:
-                return answer._replace(attempts=attempt)
+                return answer._replace(attempts=attempt, tried_ns=tried_ns)
             await asyncio.sleep(min(0.05 * 2**attempt, 2.0) * (0.5 + self.random.random()))
         return UNKNOWN
 
     async def _attempt(self, host: str, request: bytes) -> Answer:
-        patience = _ANSWER_SECONDS
+        patience = self.patience
         if self.leaves and self.random.randrange(self.leaves) == 0:
             patience = self.random.random() * 0.5
         try:

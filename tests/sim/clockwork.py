@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from tests.sim.network import Network
 
 NS_PER_SECOND: Final = 1_000_000_000
+# So much happens in no time only if somebody wakes himself again and again.
+EVENTS_AT_ONCE_MAX: Final = 20_000
 
 
 class Bug(Exception):
@@ -59,6 +61,7 @@ class Clockwork:
         self.seed = seed
         self.now_ns = NS_PER_SECOND
         self.events = 0
+        self._events_now = 0
         self.problem: BaseException | None = None
         # Lines for somebody who looks at one run; None: nobody does.
         self.story: Callable[[str], None] | None = None
@@ -102,6 +105,7 @@ class Clockwork:
                     self.now_ns = max(self.now_ns, until_ns)
                     break
                 self.now_ns = later[0][0]
+                self._events_now = self.events
                 while later and later[0][0] == self.now_ns:
                     due.append(heapq.heappop(later)[2:])
             loop, handle = due.popleft()
@@ -109,6 +113,8 @@ class Clockwork:
                 loop.held.append(handle)
             elif not loop.is_dead and not handle.cancelled():
                 self.events += 1
+                if self.events - self._events_now > EVENTS_AT_ONCE_MAX:
+                    self.fail(Bug(f"{loop.host} does not come to rest: {handle!r}"))
                 loop.run_handle(handle)
         if self.problem is not None:
             raise self.problem

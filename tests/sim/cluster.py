@@ -37,6 +37,8 @@ class SimNode:
         self.node: Node | None = None
         self.is_ready = False
         self.is_lost = False
+        # Its disk will fail once: perhaps just when it starts.
+        self.is_disk_failing = False
         self.joins = joins
         self.data: DataDir | None = None
         self.path = cluster.path / str(number)
@@ -47,6 +49,11 @@ class SimNode:
         return self.process is not None and not self.process.is_dead
 
 
+def is_of_disk(error: BaseException | None) -> bool:
+    """A start that the disk ended, and that says so."""
+    return isinstance(error, StartError) and isinstance(error.__cause__, OSError)
+
+
 class SimCluster:
     def __init__(self, work: Clockwork, network: Network, path: Path, nodes: int, groups: int):
         self.work = work
@@ -55,6 +62,8 @@ class SimCluster:
         self.groups = groups
         self.planes: dict[int, SimControl] = {}
         self.on_death: Callable[[SimNode], None] = lambda _node: None
+        # Told of a node whose disk failed at its start; whoever watches over it starts it again.
+        self.on_refusal: Callable[[SimNode], None] = lambda _node: None
         self._dead: list[SimLoop] = []
         self._founders = list(range(1, nodes + 1))
         self.nodes = {number: SimNode(self, number) for number in self._founders}
@@ -99,6 +108,11 @@ class SimCluster:
         error = None if task.cancelled() else task.exception()
         if isinstance(error, StartError) and one.is_lost:
             self.work.note(f"node {one.number} refuses to start: its log is damaged")
+        elif (one.is_disk_failing or one.machine.is_full) and is_of_disk(error):
+            self.work.note(f"node {one.number} refuses to start: {error}")
+            one.is_disk_failing = False
+            one.machine.crash()
+            self.on_refusal(one)
         elif error is not None:
             bug = Bug(f"node {one.number} ended: {error!r}")
             bug.__cause__ = error

@@ -55,6 +55,7 @@ class Faults:
         self._packets: dict[SimLoop, Packets] = {}
         self._mends: list[Callable[[], None]] = []
         self._kinds = dict(_WEIGHTS)
+        cluster.on_refusal = lambda one: self._later(partial(self._start, one), 50, 2_000)
 
     def leave_out(self, kind: str) -> None:
         del self._kinds[kind]
@@ -182,6 +183,7 @@ class Faults:
         if not one.is_up:
             return False
         one.machine.disk.fail_next_sync()
+        one.is_disk_failing = True
         self._later(partial(self._revive, one), 500, 4_000)
         return None
 

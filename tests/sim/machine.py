@@ -19,9 +19,9 @@ from fastnode.cluster.membership import Membership
 from fastnode.cluster.replication import Replication
 from fastnode.cluster.snapshot_staging import Received
 from fastnode.datadir import DataDir
-from fastnode.errors import StartError, Unavailable
+from fastnode.errors import Unavailable
 from fastnode.machine import Machine
-from fastnode.raft.groups import Groups, Ready, Restored
+from fastnode.raft.groups import Groups, Ready, Restored, not_opened
 from fastnode.store.apply import load_position
 from fastnode.store.engine import StateEngine
 from fastnode.store.memory_engine import MemoryEngine
@@ -191,7 +191,7 @@ class SimMachine(Machine):
                 disk=self.disk,
             )
         except (LogCorrupt, LogFormat, OSError) as error:
-            raise StartError(str(error)) from error
+            raise not_opened(error, data.log_path.name) from error
         return SimGroups(raft, self, cast(SimLoop, asyncio.get_running_loop()))
 
     def take_snapshot(self, engine: StateEngine, group: int, group_path: Path) -> Snapshot:
@@ -225,6 +225,10 @@ class SimMachine(Machine):
         """Below the reserve, with a little left for the log."""
         self.free_bytes = 1 << 20 if is_full else _TOTAL_BYTES
         self.disk.set_free(0 if is_full else (1 << 64) - 1)
+
+    @property
+    def is_full(self) -> bool:
+        return self.free_bytes < _TOTAL_BYTES
 
     def rot(self) -> bool:
         """A bit of a block that was synced turns over; not of the last, which nobody can tell from

@@ -19,7 +19,7 @@ from fastnode import config
 from fastnode.clock import NS_PER_MS
 from tests.model.queues import Kind, Model, QueueModel
 from tests.model.spans import Violation
-from tests.sim.client import Client
+from tests.sim.client import ANSWER_SECONDS, Client
 from tests.sim.clockwork import NS_PER_SECOND, Clockwork, SimLoop, TrueClock, running
 from tests.sim.cluster import SimCluster
 from tests.sim.faults import STEP_MS_MAX, Faults
@@ -118,12 +118,13 @@ class Run:
         self._fault_ms = random.choice((0, 500, 1_500, 4_000))
         self._loops: list[SimLoop] = []
         self.workers: list[Worker] = []
-        self._client_hosts = [f"127.0.1.{at}" for at in range(1, random.randrange(2, 5))]
+        self._client_hosts = [f"127.0.1.{at}" for at in range(1, random.randrange(2, 7))]
         leaves = random.choice((0, 0, 20))
         self.model.is_calm = not self._fault_ms and not leaves
         for at, host in enumerate(self._client_hosts):
             client = Client(f"c{at}", self._loop(host), work.random(host), self._hosts)
             client.leaves = leaves
+            client.patience = random.choice(ANSWER_SECONDS)
             self.workers.append(Worker(work, self.model, client))
         self.faults = Faults(self.cluster, self._loop("127.0.2.1"), self._client_hosts)
         if not has_steps:

@@ -3,7 +3,7 @@ model before it is made and judged by it when it is answered.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -58,6 +58,17 @@ def attributes_of(kind: Kind, dead_letters: str) -> dict[str, str]:
     return attributes
 
 
+class About:
+    """Errors that are no surprise when they come; a queue that was deleted by then may be gone."""
+
+    def __init__(self, queue: QueueModel, *more: str) -> None:
+        self._queue = queue
+        self._more = more
+
+    def __contains__(self, code: object) -> bool:
+        return code in self._more or (bool(self._queue.wipes) and code in (GONE, BAD_HANDLE))
+
+
 class Worker:
     """One client at work."""
 
@@ -86,7 +97,7 @@ class Worker:
             await action(self.model.queues[self._random.choice(self.queues)])
         self.on_done()
 
-    async def call(self, action: str, allowed: Sequence[str] = (), **request: Any) -> Answer:
+    async def call(self, action: str, allowed: Container[str] = (), **request: Any) -> Answer:
         self.calls += 1
         self._work.note(f"{self._client.name} {action} {request}")
         answer = await self._client.call(action, request)
@@ -94,11 +105,6 @@ class Worker:
         if answer.code and not answer.is_unknown and answer.code not in allowed:
             raise Violation(f"{action} {request} is answered {answer.code}: {answer.text}")
         return answer
-
-    def _about(self, queue: QueueModel, *more: str) -> tuple[str, ...]:
-        """Errors that are no surprise; a queue that was deleted once may be gone."""
-        gone = (GONE, BAD_HANDLE) if queue.wipes else ()
-        return (*more, *gone)
 
     @property
     def _now(self) -> int:
@@ -129,9 +135,7 @@ class Worker:
             await self._send(queue, token, span, entry)
 
     async def _send(self, queue: QueueModel, token: str, span: Span, entry: dict[str, Any]) -> bool:
-        answer = await self.call(
-            "SendMessage", self._about(queue), QueueUrl=url_of(queue.name), **entry
-        )
+        answer = await self.call("SendMessage", About(queue), QueueUrl=url_of(queue.name), **entry)
         told = answer.body
         self._doubt([token], answer)
         if not answer.code:
@@ -149,7 +153,7 @@ class Worker:
         drafts = [self._new_entry(queue) for _ in range(self._random.randrange(1, 5))]
         entries = [{"Id": token, **entry} for token, _, entry in drafts]
         answer = await self.call(
-            "SendMessageBatch", self._about(queue), QueueUrl=url_of(queue.name), Entries=entries
+            "SendMessageBatch", About(queue), QueueUrl=url_of(queue.name), Entries=entries
         )
         stored = {one["Id"]: one for one in answer.body.get("Successful", ())}
         self._doubt([token for token, _, _ in drafts], answer)
@@ -176,7 +180,7 @@ class Worker:
             request["VisibilityTimeout"] = seconds
         answer = await self.call(
             "ReceiveMessage",
-            self._about(queue),
+            About(queue),
             QueueUrl=url_of(queue.name),
             MessageSystemAttributeNames=["All"],
             **request,
@@ -186,7 +190,7 @@ class Worker:
                 span.fail()
             return []
         answers = answer.body.get("Messages", [])
-        asked = Asked(limit, hidden, waited, answer.attempts)
+        asked = Asked(limit, hidden, waited, answer.attempts, answer.tried_ns)
         self._receives.ended(queue.name, span, self._now, answers, asked)
         taken = [
             Taken(queue, one["Body"].partition(" ")[0], one["ReceiptHandle"]) for one in answers
@@ -208,7 +212,7 @@ class Worker:
 
     async def remove(self, one: Taken) -> bool:
         span = self.model.begin_delete(one.queue.name, one.handle, self._now)
-        about = self._about(one.queue, *((BAD_VALUE,) if one.queue.kind.is_fifo else ()))
+        about = About(one.queue, *((BAD_VALUE,) if one.queue.kind.is_fifo else ()))
         answer = await self.call(
             "DeleteMessage", about, QueueUrl=url_of(one.queue.name), ReceiptHandle=one.handle
         )
@@ -232,7 +236,7 @@ class Worker:
         entries = [{"Id": str(at), "ReceiptHandle": one.handle} for at, one in enumerate(chosen)]
         answer = await self.call(
             "DeleteMessageBatch",
-            self._about(chosen[0].queue),
+            About(chosen[0].queue),
             QueueUrl=url_of(name),
             Entries=entries,
         )
@@ -251,7 +255,7 @@ class Worker:
             span = self.model.begin_change(one.handle, self._now)
             answer = await self.call(
                 "ChangeMessageVisibility",
-                self._about(one.queue, BAD_VALUE),
+                About(one.queue, BAD_VALUE),
                 QueueUrl=url_of(one.queue.name),
                 ReceiptHandle=one.handle,
                 VisibilityTimeout=self._random.choice((0, 0, 2, 5)),
@@ -270,7 +274,7 @@ class Worker:
         ]
         answer = await self.call(
             "ChangeMessageVisibilityBatch",
-            self._about(chosen[0].queue),
+            About(chosen[0].queue),
             QueueUrl=url_of(chosen[0].queue.name),
             Entries=entries,
         )
@@ -282,7 +286,7 @@ class Worker:
         began = self._now
         answer = await self.call(
             "GetQueueAttributes",
-            self._about(queue),
+            About(queue),
             QueueUrl=url_of(queue.name),
             AttributeNames=list(_COUNTS),
         )
@@ -299,21 +303,24 @@ class Worker:
 
     async def purge(self, queue: QueueModel) -> None:
         span = self.model.begin_wipe(queue.name, self._now)
-        answer = await self.call("PurgeQueue", self._about(queue), QueueUrl=url_of(queue.name))
+        answer = await self.call("PurgeQueue", About(queue), QueueUrl=url_of(queue.name))
         self._settle(span, answer)
 
     async def recreate(self, queue: QueueModel) -> None:
         if len(queue.family) > 1:
             return
         span = self.model.begin_wipe(queue.name, self._now)
-        answer = await self.call("DeleteQueue", self._about(queue), QueueUrl=url_of(queue.name))
+        answer = await self.call("DeleteQueue", About(queue), QueueUrl=url_of(queue.name))
         self._settle(span, answer)
-        await self.create(queue, "")
+        # A queue with partitions is refused while a member cannot say that it knows them.
+        await self.create(queue, "", ("InvalidAttributeValue",) * (queue.kind.partitions > 1))
 
-    async def create(self, queue: QueueModel, dead_letters: str) -> None:
+    async def create(
+        self, queue: QueueModel, dead_letters: str, allowed: Sequence[str] = ()
+    ) -> None:
         answer = await self.call(
             "CreateQueue",
-            ("QueueNameExists", "QueueDeletedRecently"),
+            ("QueueNameExists", "QueueDeletedRecently", *allowed),
             QueueName=queue.name,
             Attributes=attributes_of(queue.kind, dead_letters),
         )
@@ -328,41 +335,39 @@ class Worker:
             if not answer.code and not queue.wipes and len(answer.body.get("QueueUrls", ())) != 1:
                 raise Violation(f"ListQueues does not show {queue.name}: {answer.body}")
         elif kind == 1:
-            await self.call("GetQueueUrl", self._about(queue), QueueName=queue.name)
+            await self.call("GetQueueUrl", About(queue), QueueName=queue.name)
         elif kind == 2:
-            await self.call("ListQueueTags", self._about(queue), QueueUrl=url)
+            await self.call("ListQueueTags", About(queue), QueueUrl=url)
         else:
-            await self.call("ListDeadLetterSourceQueues", self._about(queue), QueueUrl=url)
+            await self.call("ListDeadLetterSourceQueues", About(queue), QueueUrl=url)
 
     async def administer(self, queue: QueueModel) -> None:
         url, kind = url_of(queue.name), self._random.randrange(5)
         if kind == 0:
-            await self.call("TagQueue", self._about(queue), QueueUrl=url, Tags={"a": "b"})
+            await self.call("TagQueue", About(queue), QueueUrl=url, Tags={"a": "b"})
         elif kind == 1:
-            await self.call("UntagQueue", self._about(queue), QueueUrl=url, TagKeys=["a"])
+            await self.call("UntagQueue", About(queue), QueueUrl=url, TagKeys=["a"])
         elif kind == 2:
             period = {"MessageRetentionPeriod": str(self._random.randrange(600, 1_000))}
-            await self.call(
-                "SetQueueAttributes", self._about(queue), QueueUrl=url, Attributes=period
-            )
+            await self.call("SetQueueAttributes", About(queue), QueueUrl=url, Attributes=period)
         elif kind == 3:
             await self.call(
                 "AddPermission",
-                self._about(queue, BAD_VALUE, "OverLimit"),
+                About(queue, BAD_VALUE, "OverLimit"),
                 QueueUrl=url,
                 Label="all",
                 AWSAccountIds=[ACCOUNT],
                 Actions=["SendMessage"],
             )
         else:
-            about = self._about(queue, BAD_VALUE)
+            about = About(queue, BAD_VALUE)
             await self.call("RemovePermission", about, QueueUrl=url, Label="all")
 
     async def redrive(self, queue: QueueModel) -> None:
         dead = next((one for one in queue.family if one.kind.source), None)
         if dead is None:
             return
-        allowed = self._about(dead, BAD_VALUE, "ResourceNotFoundException", "UnsupportedOperation")
+        allowed = About(dead, BAD_VALUE, "ResourceNotFoundException", "UnsupportedOperation")
         self.model.begin_move(dead.name)
         answer = await self.call("StartMessageMoveTask", allowed, SourceArn=arn_of(dead.name))
         await self.call("ListMessageMoveTasks", allowed, SourceArn=arn_of(dead.name))
