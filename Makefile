@@ -101,7 +101,7 @@ sim-mutants: $(VENV)/.dev ## deliberate bugs, and how many seeds of the simulato
 	$(BIN)/python -m tests.sim.mutation
 
 .PHONY: browser
-browser: $(VENV)/.dev ## the console in a headless Chromium of the system; screenshots in build/browser
+browser: $(VENV)/.dev $(VENV)/.spark ## the console and a report in a headless Chromium of the system; screenshots in build/browser
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { echo "fastnode: Chromium is missing: install it, such as by apt install chromium"; exit 1; }
 	@$(PIP) install $(call PINS,project["project"]["optional-dependencies"]["browser"])
 	$(BIN)/pytest -q tests/browser

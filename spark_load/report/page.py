@@ -8,7 +8,7 @@ from html import escape
 from typing import Final
 
 from spark_load.report.figures import Figure, figures
-from spark_load.report.runs import Row, Run
+from spark_load.report.runs import Row, Run, names
 from spark_load.report.scale import amount, duration
 from spark_load.report.style import STYLE
 from spark_load.report.summary import rows as number_rows
@@ -20,7 +20,7 @@ POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
 def page(runs: Sequence[Run]) -> str:
     """Of one run, or of two side by side."""
-    title = " and ".join(f"{run.workload} {run.trace_id}" for run in runs)
+    title = " and ".join(names(runs))
     parts = [
         "<!doctype html>\n",
         '<html lang="en"><head><meta charset="utf-8">',
@@ -29,7 +29,7 @@ def page(runs: Sequence[Run]) -> str:
         '<meta name="color-scheme" content="light dark">',
         f"<title>Replay of {escape(title)}</title><style>{STYLE}</style></head>",
         f'<body class="runs{len(runs)}"><header><h1>Replay of {escape(title)}</h1>',
-        *(_verdict(run, len(runs) > 1) for run in runs),
+        *(_verdict(run, name, len(runs) > 1) for run, name in zip(runs, names(runs), strict=True)),
         "</header><main>",
         _section("Numbers", _numbers(runs)),
         *(_figure(figure, runs) for figure in figures(runs)),
@@ -41,16 +41,15 @@ def page(runs: Sequence[Run]) -> str:
     return "".join(parts)
 
 
-def _verdict(run: Run, is_named: bool) -> str:
-    name = f"{escape(run.workload)} {escape(run.trace_id)}: " if is_named else ""
+def _verdict(run: Run, name: str, is_named: bool) -> str:
+    name = f"{escape(name)}: " if is_named else ""
     cut = "" if run.is_complete else " (cut short)"
     kind = {"clean": "good", "violations": "bad"}.get(run.verdict or "", "open")
     return f'<p class="verdict {kind}">{name}{escape(verdict_words(run))}{cut}</p>'
 
 
 def _numbers(runs: Sequence[Run]) -> str:
-    names = [f"{run.workload} {run.trace_id}" for run in runs]
-    head = ["", *names, "change"] if len(runs) == 2 else ["", *names]
+    head = ["", *names(runs), "change"] if len(runs) == 2 else ["", *names(runs)]
     return _table(head, number_rows(runs))
 
 
@@ -61,8 +60,8 @@ def _figure(figure: Figure, runs: Sequence[Run]) -> str:
         if len(figure.legend) > 1
     )
     plots = "".join(
-        f"<figure>{plot}{_run_name(run, runs)}</figure>"
-        for plot, run in zip(figure.plots, runs, strict=True)
+        f"<figure>{plot}{_run_name(name, len(runs) > 1)}</figure>"
+        for plot, name in zip(figure.plots, names(runs), strict=True)
     )
     return _section(
         figure.title,
@@ -72,10 +71,8 @@ def _figure(figure: Figure, runs: Sequence[Run]) -> str:
     )
 
 
-def _run_name(run: Run, runs: Sequence[Run]) -> str:
-    if len(runs) == 1:
-        return ""
-    return f"<figcaption>{escape(run.workload)} {escape(run.trace_id)}</figcaption>"
+def _run_name(name: str, is_named: bool) -> str:
+    return f"<figcaption>{escape(name)}</figcaption>" if is_named else ""
 
 
 def _lists(runs: Sequence[Run]) -> Iterator[str]:
@@ -122,11 +119,11 @@ def _latency(row: Row, column: str) -> str:
 
 
 def _checks(runs: Sequence[Run]) -> str:
-    names = list(dict.fromkeys(name for run in runs for name in run.violations))
-    if not names:
+    found = list(dict.fromkeys(name for run in runs for name in run.violations))
+    if not found:
         return '<p class="caption">Nobody has judged this history: run verify first.</p>'
-    head = ["", *(f"{run.workload} {run.trace_id}" for run in runs)]
-    return _table(head, [[name, *(_count(run, name) for run in runs)] for name in names])
+    rows = [[name, *(_count(run, name) for run in runs)] for name in found]
+    return _table(["", *names(runs)], rows)
 
 
 def _count(run: Run, name: str) -> str:

@@ -6,6 +6,7 @@ Latency counts from the moment a call was due. Durations are µs; slots are equa
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from spark_load.schema import VERSION
@@ -73,6 +74,15 @@ class Run:
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":")) + "\n"
+
+
+def names(runs: Sequence[Run]) -> list[str]:
+    """What tells them apart. Two replays of one trace differ by when they began."""
+    short = [f"{run.workload} {run.trace_id}" for run in runs]
+    if len(set(short)) == len(short):
+        return short
+    moments = (datetime.fromtimestamp(run.began_us / 1e6, UTC) for run in runs)
+    return [f"{name}, {at:%Y-%m-%d %H:%M:%S}" for name, at in zip(short, moments, strict=True)]
 
 
 def run_from_json(text: str) -> Run:

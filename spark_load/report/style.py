@@ -57,9 +57,10 @@ th{{text-align:left;font-weight:600;color:var(--soft);font-size:13px}}
 td,th{{padding:3px 14px 3px 0;border-bottom:1px solid var(--grid)}}
 .numbers td:not(:first-child),.numbers th:not(:first-child){{text-align:right}}
 .ranking td{{white-space:nowrap}}
-.ranking td:first-child{{overflow-wrap:anywhere;white-space:normal}}
+.ranking td:first-child{{overflow-wrap:anywhere;white-space:normal;min-width:8.5em}}
 .ranking td:nth-child(2){{text-align:right}}.ranking td:nth-child(3){{width:34%}}
 .ranking td:last-child,.ranking th:last-child{{padding-right:0}}
+@media (max-width:500px){{.ranking td:nth-child(3){{width:18%}}td,th{{padding-right:8px}}}}
 .rank{{height:9px;border-radius:2px;background:var(--t0);min-width:1px}}
 @media (min-width:900px){{
 .runs1 main{{grid-template-columns:1fr 1fr}}

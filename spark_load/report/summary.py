@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from spark_load.report.runs import END_TO_END, Run
+from spark_load.report.runs import END_TO_END, Run, names
 from spark_load.report.scale import amount, clock, duration
 
 
@@ -99,7 +99,7 @@ def _changes(number: Number, runs: Sequence[Run]) -> list[str]:
 
 def text(runs: Sequence[Run]) -> str:
     """For a terminal."""
-    head = [["", *(f"{run.workload} {run.trace_id}" for run in runs)]]
+    head = [["", *names(runs)]]
     head.append(["verdict", *(verdict_words(run) for run in runs)])
     table = head + rows(runs)
     widths = [max(len(row[i]) for row in table if i < len(row)) for i in range(len(runs) + 1)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spark_load.report import figures, scale
 from spark_load.report.chart import Axes, Bars, Line, Mark, chart
 from spark_load.report.page import page
-from spark_load.report.runs import SLOTS_MAX, Run, run_from_json, step_us
+from spark_load.report.runs import SLOTS_MAX, Run, names, run_from_json, step_us
 from spark_load.report.summary import text
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -176,6 +176,17 @@ def test_figures_without_anything_to_see_are_left_out() -> None:
     assert {"Throughput", "Latency of sends", "Fanout: choosing"} <= titles
     assert "Failed attempts" not in titles
     assert "End to end" not in titles
+
+
+def test_two_replays_of_one_trace_are_told_apart_by_when_they_began() -> None:
+    later = replace(a_run(), began_us=BEGAN_US + 60_000_000)
+    assert names([a_run()]) == ["smoke 0badcafe"]
+    first, second = names([a_run(), later])
+    assert (first, second) == (
+        "smoke 0badcafe, 2023-11-14 22:13:20",
+        "smoke 0badcafe, 2023-11-14 22:14:20",
+    )
+    assert first in page([a_run(), later]) and second in text([a_run(), later])
 
 
 def test_two_runs_share_their_axes() -> None:
