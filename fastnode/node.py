@@ -78,8 +78,7 @@ class Node:
         self, settings: Settings, data: DataDir, proof: MemberProof, machine: Machine
     ) -> None:
         loop = asyncio.get_running_loop()
-        self._settings = settings
-        self._data = data
+        self._settings, self._data = settings, data
         told = {node: str(address) for node, address in settings.peer_addresses.items()}
         self.placement = parse_partition_map(settings.partition_map, data.groups)
         self.capabilities = advertised(settings.without_capability)
@@ -138,9 +137,7 @@ class Node:
         self._states = self._replication()
         self.membership = self._membership(courier)
         self.traffic = Traffic(History(self.service), self.member.links)
-        self._backup_states = GroupStates(
-            data, self.service, dict(enumerate(self.engines)), courier.carry, self.member.links
-        )
+        self._backup_states = self._group_states(courier)
         self.backups = Backups(data, self._backup_states, self.clock, self.ids)
         self.upkeep = Upkeep(self.groups, self.raft, data.path, machine.disk_space)
         self._meter = self._new_meter(data)
@@ -160,6 +157,10 @@ class Node:
         )
         states.ship = self._ship
         return states
+
+    def _group_states(self, courier: Courier) -> GroupStates:
+        engines = dict(enumerate(self.engines))
+        return GroupStates(self._data, self.service, engines, courier.carry, self.member.links)
 
     def _new_meter(self, data: DataDir) -> NodeMeter:
         raft = self._runtime.meter

@@ -94,25 +94,14 @@ class WorkerNode:
         self.service.placement = self.placement.groups_of
         self._open_gates(settings)
         self.traffic = Traffic(History(self.service), self._links)
-        self._backup_states = GroupStates(
-            data,
-            self.service,
-            dict(zip(own, self._engines, strict=True)),
-            lambda *asked: self.courier.carry(*asked),
-            self._links,
-        )
+        self._backup_states = self._group_states(data)
         self.backups = Backups(data, self._backup_states, self._clock, ids)
         paths = self.paths = SocketPaths(data.path)
         self.siblings = Siblings(
             worker,
             data.workers,
             paths,
-            {
-                **self._services(),
-                **self.traffic.services,
-                **self._backup_states.services,
-                **services,
-            },
+            {**self._services(), **services},
             self._clock,
             on_up=self._sibling_is_up,
             on_down=self._sibling_is_down,
@@ -139,6 +128,15 @@ class WorkerNode:
         self._listen_to_groups()
         self.upkeep = Upkeep(self.own, self.raft, data.path)
         self._meter = self._new_meter(data)
+
+    def _group_states(self, data: DataDir) -> GroupStates:
+        engines = {
+            group.number: engine for group, engine in zip(self.own, self._engines, strict=True)
+        }
+        # The courier comes later, when the siblings are known.
+        return GroupStates(
+            data, self.service, engines, lambda *asked: self.courier.carry(*asked), self._links
+        )
 
     def _listen_to_groups(self) -> None:
         for group in self.own:
@@ -237,7 +235,8 @@ class WorkerNode:
         def part(_peer: Identity, payload: bytes, incoming: IncomingCall) -> None:
             part_calls.serve(self.part_worker, payload, incoming)
 
-        return {FORWARDED: forwarded, PARTS: part, MIRROR: self._tell, CHANGED: self._hear}
+        own = {FORWARDED: forwarded, PARTS: part, MIRROR: self._tell, CHANGED: self._hear}
+        return own | self.traffic.services | self._backup_states.services
 
     def _tell(self, _peer: Identity, payload: bytes, incoming: IncomingCall) -> None:
         asked = changes.decode_asked(payload)
