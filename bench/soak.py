@@ -27,7 +27,7 @@ from bench.report import Line
 from bench.server_process import NODE_COMMAND, ROOT, ServerError
 from bench.soak_judge import Verdict
 from bench.soak_load import Clients, clients
-from bench.soak_watch import Histogram, Sample, Watched
+from bench.soak_watch import Histogram, Sample, Usage, Watched
 from tests.cluster.client import Unknown
 from tests.cluster.harness import static_cluster
 from tests.cluster.history import Deleted, Event, Sent
@@ -51,7 +51,11 @@ class Nodes(msgspec.Struct, frozen=True):
 
     endpoints: Callable[[], Sequence[str]]
     pids: Callable[[], list[int]]
+    admins: Callable[[], list[str]]
     directories: list[Path]
+
+    def look(self) -> Usage:
+        return soak_watch.look(self.pids(), self.admins(), self.directories)
 
 
 class Results(msgspec.Struct, frozen=True):
@@ -85,7 +89,8 @@ def started(directory: Path, count: int) -> Iterator[Nodes]:
     if count == 1:
         command = (*APART, *NODE_COMMAND)
         with server_process.node(directory / "data", None, command) as node:
-            yield Nodes(lambda: [f"http://{node.address}"], node.process_ids, [directory / "data"])
+            url, admin = f"http://{node.address}", node.admin or ""
+            yield Nodes(lambda: [url], node.process_ids, lambda: [admin], [directory / "data"])
         return
     with static_cluster(directory, Apart(), count=count) as cluster:
         directories = [member.data_dir for member in cluster.members.values()]
@@ -93,7 +98,10 @@ def started(directory: Path, count: int) -> Iterator[Nodes]:
         def pids() -> list[int]:
             return [member.process.pid for member in cluster.running]
 
-        yield Nodes(cluster.endpoints, pids, directories)
+        def admins() -> list[str]:
+            return [member.admin_url.removeprefix("http://") for member in cluster.running]
+
+        yield Nodes(cluster.endpoints, pids, admins, directories)
 
 
 # --- the run -------------------------------------------------------------------------------------
@@ -109,7 +117,7 @@ class Soak:
         self._histograms: dict[str, Histogram] = {}
         self._sent = self._deleted = 0
         self._begun = self._sampled = time.monotonic()
-        self._usage = soak_watch.look(nodes.pids(), nodes.directories)
+        self._usage = nodes.look()
 
     def run(self, seconds: float) -> None:
         """Until the time is over, somebody has failed, or Ctrl-C."""
@@ -149,7 +157,7 @@ class Soak:
         except Unknown as error:
             self.clients.unknown.append(f"counters: {error}")
             return
-        usage, now = soak_watch.look(self.nodes.pids(), self.nodes.directories), time.monotonic()
+        usage, now = self.nodes.look(), time.monotonic()
         seconds = now - self._sampled
         self.watched.samples.append(
             Sample(
@@ -179,8 +187,9 @@ class Soak:
             f"{minutes:3}:{seconds:02}  {one.sent_per_second:6,.0f} sent/s "
             f"{one.deleted_per_second:6,.0f} deleted/s  {one.visible:6,} visible "
             f"{one.in_flight:5,} in flight  {one.usage.resident_mb:5.0f} MB resident "
-            f"{one.usage.disk_mb:6.0f} MB disk  {one.usage.open_files:4} files  "
-            f"{one.cores:4.2f} cores  send p99 {send.p99_ms if send else 0.0:6.1f} ms  "
+            f"({one.usage.cache_mb:2.0f} cache) {one.usage.disk_mb:6.0f} MB disk  "
+            f"{one.usage.open_files:4} files  {one.cores:4.2f} cores  "
+            f"send p99 {send.p99_ms if send else 0.0:6.1f} ms  "
             f"{len(self.verdict.complaints)} complaints"
         )
 
@@ -248,7 +257,7 @@ def soak(chosen: argparse.Namespace, directory: Path) -> Results:
         everybody.start()
         run.run(chosen.minutes * 60)
         run.finish()
-    lines = [*run.lines(chosen.nodes), *soak_watch.verdicts(run.watched, chosen.rate)]
+    lines = [*run.lines(chosen.nodes), *soak_watch.verdicts(run.watched, chosen.rate, chosen.nodes)]
     return Results(
         measured_at=datetime.now(UTC),
         machine=machine.describe(directory),

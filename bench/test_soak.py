@@ -113,13 +113,18 @@ def test_quantiles_are_right_within_a_bucket() -> None:
     assert histogram.quantile(0.99) == pytest.approx(0.99, rel=0.03)
 
 
-def watched(*, megabytes_per_hour: float = 0.0, slower: float = 1.0, disk: float = 10.0) -> Watched:
-    """An hour with saw teeth; the last quarter is slower and needs more disk."""
+def watched(
+    *, megabytes_per_hour: float = 0.0, slower: float = 1.0, disk: float = 10.0, cache: float = 1.0
+) -> Watched:
+    """An hour with saw teeth, and a block cache that grows by so much in each minute; the last
+    quarter is slower and needs more disk.
+    """
     found = Watched()
     for minute in range(60):
         is_last = minute >= 45
-        resident = 200 + megabytes_per_hour * minute / 60 + 8 * (minute % 5)
-        usage = Usage(resident, 100, disk if is_last else 10.0, 0.0)
+        rest = 200 + megabytes_per_hour * minute / 60 + 8 * (minute % 5)
+        cached = cache * minute
+        usage = Usage(rest + cached, cached, 100, disk if is_last else 10.0, 0.0)
         found.samples.append(Sample(minute * 60.0, usage, 0.5, 1_000, 990, 0, 0, 0, {}))
         histogram = Histogram()
         for _ in range(100):
@@ -133,19 +138,20 @@ def watched(*, megabytes_per_hour: float = 0.0, slower: float = 1.0, disk: float
     [
         (watched(), []),
         (watched(megabytes_per_hour=40, slower=1.3, disk=70), []),
-        (watched(megabytes_per_hour=120), ["resident memory, MB/hour"]),
+        (watched(megabytes_per_hour=120), ["resident memory without block cache, MB/hour"]),
+        (watched(cache=1.5), ["block cache, MB"]),
         (watched(slower=1.8), ["p99, last quarter / second"]),
         (watched(disk=100), ["disk, last quarter / second"]),
     ],
 )
 def test_what_is_not_flat_is_missed(run: Watched, missed: list[str]) -> None:
-    lines = soak_watch.verdicts(run, rate=1_000)
+    lines = soak_watch.verdicts(run, rate=1_000, nodes=1)
     assert [line.name for line in lines if not line.is_met] == missed
     assert all(line.target for line in lines)
 
 
 def test_a_node_that_does_not_keep_up_is_missed() -> None:
-    assert not soak_watch.verdicts(watched(), rate=1_200)[-1].is_met
+    assert not soak_watch.verdicts(watched(), rate=1_200, nodes=1)[-1].is_met
 
 
 def test_the_memory_of_a_judge_is_that_of_its_window() -> None:
@@ -163,7 +169,7 @@ def test_a_soak_of_seconds_is_clean(tmp_path: Path, capsys: pytest.CaptureFixtur
     arguments += ["--svg", str(files["svg"]), "--json", str(files["json"])]
     assert soak.main(arguments) == 0, capsys.readouterr()
     results = msgspec.json.decode(files["json"].read_bytes(), type=soak.Results)
-    assert len(results.lines) == 7
+    assert len(results.lines) == 8
     assert results.judge.sent > 50
     assert {"SendMessage", "SendMessageBatch", "ReceiveMessage", "DeleteMessageBatch"} <= {
         action for sample in results.samples for action in sample.latencies

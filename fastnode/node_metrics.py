@@ -24,7 +24,13 @@ if TYPE_CHECKING:
     from fastnode.raft.groups import Status
 
 _KINDS: Final = {CONFLICT: "conflict", STALE: "stale", TOO_OLD: "too_old"}
-_ENGINE: Final = ("table_bytes", "blob_bytes", "memtable_bytes", "pending_compaction_bytes")
+_ENGINE: Final = (
+    "table_bytes",
+    "blob_bytes",
+    "memtable_bytes",
+    "block_cache_bytes",
+    "pending_compaction_bytes",
+)
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -84,8 +90,13 @@ class NodeMeter:
 def disk_metrics(data_path: Path, groups: Sequence[Group]) -> dict[str, float]:
     free, total = disk_space(data_path)
     engines: Counter[str] = Counter()
+    cache_bytes = 0
     for group in groups:
-        engines.update(group.engine_metrics())
+        found = group.engine_metrics()
+        # All groups share one cache, and each tells the whole of it.
+        cache_bytes = max(cache_bytes, found.pop("block_cache_bytes", 0))
+        engines.update(found)
+    engines["block_cache_bytes"] = cache_bytes
     return {
         "fastnode_disk_free_bytes": free,
         "fastnode_disk_bytes": total,

@@ -54,6 +54,8 @@ from fastnode.store.engine_options import (
 
 METRICS: Final = {
     "memtable_bytes": "rocksdb.cur-size-all-mem-tables",
+    # Of the cache that all groups of a process share.
+    "block_cache_bytes": "rocksdb.block-cache-usage",
     "immutable_memtables": "rocksdb.num-immutable-mem-table",
     "table_bytes": "rocksdb.total-sst-files-size",
     "blob_bytes": "rocksdb.total-blob-file-size",
