@@ -49,6 +49,8 @@ HTTP_BODY_SECONDS: Final = 60.0
 HTTP_IDLE_SECONDS: Final = 75.0
 # The longest poll and then as long as a call may take; who waits longer is told to try again.
 HTTP_ANSWER_SECONDS: Final = 30.0
+# From the first byte of a connection until TLS is there.
+TLS_HANDSHAKE_SECONDS: Final = 10.0
 HTTP_PIPELINE_MAX: Final = 64
 HTTP_CONNECTIONS_MAX: Final = 20_000
 # Files that a node needs for other things than clients: logs, tables, members.
@@ -222,3 +224,9 @@ PEER_DIAL_SECONDS_MAX: Final = 2.0
 PEER_CLOSE_SECONDS: Final = 1.0
 PEER_CLOCK_PERIOD_NS: Final = 4_000_000_000
 PEER_CLOCK_PERIODS: Final = 8
+
+# --- Certificates ---------------------------------------------------------------------------------
+PEM_BYTES_MAX: Final = 1_048_576
+# Before its end a certificate is complained of, once a day.
+CERTIFICATE_WARN_SECONDS: Final = 21 * 86_400
+CERTIFICATE_WARN_PERIOD_SECONDS: Final = 86_400

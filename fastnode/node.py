@@ -84,7 +84,7 @@ class Node:
         self.capabilities = advertised(settings.without_capability)
         self._machine = machine
         self.clock, self.ids = machine.clock, machine.ids
-        self._proof = proof
+        self.proof = proof
         self.engines = machine.open_engines(data)
         self.groups = [
             Group(number, engine, GroupClock(self.clock, self._now_ns), is_sole_voter=False)
@@ -216,7 +216,7 @@ class Node:
         )
         peers = Peers(
             identity,
-            self._proof.secret,
+            self.proof.secret,
             Rules(self.member.refusal_of, self.member.remember),
             on_raft=self.member.on_raft,
             services=services_of(
@@ -229,7 +229,7 @@ class Node:
             rng=SystemRng(self.ids),
             on_up=self.member.link_is_up,
             on_down=self.member.link_is_down,
-            tls=self._proof.tls and self._proof.tls.contexts,
+            tls=self.proof.tls and self.proof.tls.contexts,
         )
         try:
             host, port = await peers.start(settings.raft.host, settings.raft.port)
@@ -327,7 +327,7 @@ class Node:
 
             around = Surroundings(
                 self._data,
-                self._proof,
+                self.proof,
                 self._settings.raft.host,
                 lambda: self._now_ns() // 1_000_000,
                 self._room,

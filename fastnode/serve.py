@@ -42,6 +42,7 @@ from fastnode.http.credentials import CredentialsFile
 from fastnode.http.health import Health
 from fastnode.http.http1 import Request
 from fastnode.http.identity import ACCOUNT_DEFAULT, IdentitySettings, OpenIdentity
+from fastnode.http.listener_tls import ListenerTls
 from fastnode.http.request_meter import RequestMeter
 from fastnode.http.router import Handle, Router
 from fastnode.http.server import HttpServer
@@ -73,6 +74,7 @@ async def serve(settings: Settings, *, on_ready: Callable[[str, str], None]) -> 
         loop.add_signal_handler(number, stopping.set)
     reload = Reload(settings)
     reload.listen()
+    tls = listener_tls(settings, reload)
     identity = identity_settings(settings, reload)
     proof = read_proof(settings)
     data = open_data_dir(settings, await _admission(settings, proof))
@@ -83,7 +85,7 @@ async def serve(settings: Settings, *, on_ready: Callable[[str, str], None]) -> 
 
     try:
         node = Node(settings, data, proof, Machine())
-        await live(node, identity, reload, stopping, be_ready)
+        await live(node, identity, reload, stopping, be_ready, tls)
     finally:
         data.close()
 
@@ -94,10 +96,11 @@ async def live(
     reload: Reload,
     stopping: asyncio.Event,
     on_ready: Callable[[str, str], None],
+    tls: ListenerTls | None = None,
 ) -> None:
     """The life of a node, from its log to its end."""
     await node.start()
-    await _run(node, identity, reload, stopping, on_ready)
+    await _run(node, identity, reload, stopping, on_ready, tls)
     await node.stop()
 
 
@@ -117,6 +120,7 @@ async def _run(
     reload: Reload,
     stopping: asyncio.Event,
     on_ready: Callable[[str, str], None],
+    tls: ListenerTls | None,
 ) -> None:
     settings = reload.settings
     # This node is asked like every other member, once it can answer.
@@ -144,12 +148,13 @@ async def _run(
 
     def metrics() -> dict[str, float]:
         shed = shed_metrics(shedding, sqs.crowd.refused)
-        return {**node.metrics(), **meter.metrics(), **shed}
+        return {**node.metrics(), **meter.metrics(), **shed, **certificate_metrics(tls, node.proof)}
 
     cluster = AdminCluster(Operator(node.membership))
     look = Look(node.service)
     api = admin_api(settings, node.service, look, handle, node.traffic, cluster, node.backups)
     admin = HttpServer(Admin(lambda: node.is_ready, metrics, api).respond, now=loop.time)
+    sqs.tls = admin.tls = tls
     sqs_url = await listen(sqs, settings.listen, "--listen")
     own.append(sqs_url)
     admin_url = await listen(admin, settings.admin, "--admin")
@@ -194,7 +199,8 @@ def admin_guard(settings: Settings) -> Callable[[Request], object]:
     """
     is_named = settings.insecure or settings.admin_tokens
     hosts = None if is_named else frozenset({settings.admin.host.lower()})
-    return OpenIdentity(IdentitySettings(settings.region, f"http://{settings.admin}", hosts)).caller
+    endpoint = f"{settings.scheme}://{settings.admin}"
+    return OpenIdentity(IdentitySettings(settings.region, endpoint, hosts)).caller
 
 
 def admin_api(
@@ -219,17 +225,40 @@ def admin_api(
 def _admin_access(settings: Settings) -> Access:
     """By the tokens in their file, which is followed from now on."""
     loop, ids = asyncio.get_running_loop(), SystemIdSource()
+    is_secure = bool(settings.tls_cert)
     if not settings.admin_tokens:
-        return Access(None, ids, loop.time)
+        return Access(None, ids, loop.time, is_secure=is_secure)
     tokens = TokensFile(settings.admin_tokens)
     tokens.watch(loop.call_later)
-    return Access(lambda: tokens.holders, ids, loop.time)
+    return Access(lambda: tokens.holders, ids, loop.time, is_secure=is_secure)
+
+
+def listener_tls(settings: Settings, reload: Reload) -> ListenerTls | None:
+    """By the certificate in its files, which are followed from now on."""
+    if not settings.tls_cert:
+        return None
+    wall_ns = SystemClock().wall_ns
+    tls = ListenerTls(settings.tls_cert, settings.tls_key, lambda: wall_ns() / NS_PER_SECOND)
+    reload.also(tls.reload)
+    tls.watch(asyncio.get_running_loop().call_later)
+    return tls
+
+
+def certificate_metrics(tls: ListenerTls | None, proof: MemberProof) -> dict[str, float]:
+    """When the certificates in use end."""
+    shown = {"clients": tls, "members": proof.tls}
+    return {
+        f'fastnode_certificate_expiry_timestamp_seconds{{shown_to="{whom}"}}': one.expires_at
+        for whom, one in shown.items()
+        if one is not None
+    }
 
 
 def identity_settings(settings: Settings, reload: Reload) -> IdentitySettings:
     hosts = None if settings.insecure else frozenset({settings.listen.host.lower()})
     verifier = _verifier(settings, reload) if settings.credentials else None
-    return IdentitySettings(settings.region, f"http://{settings.listen}", hosts, verifier)
+    endpoint = f"{settings.scheme}://{settings.listen}"
+    return IdentitySettings(settings.region, endpoint, hosts, verifier)
 
 
 def _verifier(settings: Settings, reload: Reload) -> Verifier:
@@ -263,7 +292,7 @@ async def listen(
     except OSError as error:
         reason = f"{flag} {address}: {os.strerror(error.errno or 0)}"
         raise StartError(f"{reason}; stop what uses it or choose another address") from error
-    return f"http://{Address(host, port)}"
+    return f"{'http' if server.tls is None else 'https'}://{Address(host, port)}"
 
 
 def declaration(settings: Settings) -> Declaration:

@@ -30,6 +30,7 @@ from fastnode.option_values import (
     parse_switch,
     parse_workers,
 )
+from fastnode.settings_check import check_together
 from fastnode.settings_file import QUEUES_KEY, Declared, as_text, read_document, take_queues
 
 ENVIRONMENT_PREFIX: Final = "FASTNODE_"
@@ -54,6 +55,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     peers: str = ""
     join: str = ""
     cluster_secret: str = ""
+    # Both or none. With them the SQS API and the admin listener speak TLS, and nothing else.
+    tls_cert: str = ""
+    tls_key: str = ""
     # All three or none. With them members speak TLS with each other, and only with their like.
     peer_tls_cert: str = ""
     peer_tls_key: str = ""
@@ -101,6 +105,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         guards = {"listen": self.credentials, "admin": tokens, "raft": tls}
         open_to_all = [field for field, guard in guards.items() if not guard]
         return [field for field in open_to_all if not getattr(self, field).is_loopback]
+
+    @property
+    def scheme(self) -> str:
+        """Of the URLs of the SQS API and the admin listener."""
+        return "https" if self.tls_cert else "http"
 
     @property
     def advertised_raft(self) -> Address:
@@ -167,6 +176,14 @@ OPTIONS: Final[tuple[Option, ...]] = (
         parse_optional_path,
         "file with what only members know, at least 16 bytes; members prove it to each other",
     ),
+    Option(
+        "tls_cert",
+        "FILE",
+        str,
+        parse_optional_path,
+        "PEM certificate, with its chain, that clients see; --listen and --admin speak TLS then",
+    ),
+    Option("tls_key", "FILE", str, parse_optional_path, "PEM private key of it"),
     Option(
         "peer_tls_cert",
         "FILE",
@@ -272,12 +289,6 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "log requests that take longer, beyond what a receive may wait; 0 logs none",
     ),
 )
-_GUARDS: Final = {
-    "listen": ", or give --credentials",
-    "admin": ", or give --admin-tokens",
-    "raft": ", or give --peer-tls-cert, --peer-tls-key and --peer-tls-ca",
-}
-_TLS_FIELDS: Final = ("peer_tls_cert", "peer_tls_key", "peer_tls_ca")
 _BY_FIELD: Final = {option.field: option for option in OPTIONS}
 _BY_VARIABLE: Final = {option.variable: option for option in OPTIONS}
 
@@ -303,7 +314,7 @@ def load_settings(
     own = settings.peer_addresses.get(settings.node_id)
     if own is not None and "raft" not in settings.explicit:
         settings = msgspec.structs.replace(settings, raft=own)
-    _check_together(settings)
+    check_together(settings)
     return settings
 
 
@@ -311,53 +322,6 @@ def nearest(word: str, valid: Iterable[str]) -> str:
     """The end of an error about an unknown word: `; did you mean X?`, or nothing."""
     matches = difflib.get_close_matches(word, list(valid), n=1, cutoff=0.5)
     return f"; did you mean {matches[0]}?" if matches else ""
-
-
-def _check_together(settings: Settings) -> None:
-    for field in settings.open_to_network:
-        if not settings.insecure:
-            raise UsageError(
-                f"--{field} {getattr(settings, field)} is not loopback and is open to "
-                "whoever reaches it: bind to 127.0.0.1, or add --insecure if the network is yours"
-                + _GUARDS.get(field, "")
-            )
-    listeners = {"listen": settings.listen, "admin": settings.admin, "raft": settings.raft}
-    taken: dict[Address, str] = {}
-    for field, address in listeners.items():
-        if address in taken and address.port != 0:
-            raise UsageError(
-                f"--{taken[address]} and --{field} are both {address}: give one another port"
-            )
-        taken[address] = field
-    _check_cluster(settings)
-
-
-def _check_cluster(settings: Settings) -> None:
-    if settings.workers != 1 and (settings.peers or settings.join):
-        raise UsageError("a node with several --workers is alone: drop --peers and --join, or it")
-    missing = [_BY_FIELD[field].flag for field in _TLS_FIELDS if not getattr(settings, field)]
-    if 0 < len(missing) < len(_TLS_FIELDS):
-        together = "--peer-tls-cert, --peer-tls-key and --peer-tls-ca are given together or not"
-        raise UsageError(f"{together}: add {' and '.join(missing)}")
-    peers = settings.peer_addresses
-    if peers and settings.join:
-        raise UsageError("--peers begins a cluster and --join enters one: give only one of them")
-    if peers and settings.node_id not in peers:
-        raise UsageError(
-            f"--peers does not name node {settings.node_id}: "
-            "add it, or say by --node-id which of them this one is"
-        )
-    if settings.join and settings.raft.port == 0:
-        raise UsageError("--join needs a --raft address with a port: the others will look for it")
-    if (peers or settings.join) and not (settings.cluster_secret or settings.peer_tls_cert):
-        joined = [parse_address(settings.join)] if settings.join else []
-        members = (settings.raft, *joined, *peers.values())
-        public = [address for address in members if not address.is_loopback]
-        if public:
-            raise UsageError(
-                f"members at {public[0]} must prove who they are: give --cluster-secret a file, "
-                "the same for all, or each of them --peer-tls-cert"
-            )
 
 
 def _parse(option: Option, text: str, *, source: str) -> object:

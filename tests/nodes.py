@@ -28,7 +28,7 @@ START_SECONDS = 30.0
 STOP_SECONDS = 20.0
 # Longer than a node takes to give a request up.
 ANSWER_SECONDS = 40.0
-READY = re.compile(r"fastnode ready sqs=(http://\S+:\d+) admin=(http://\S+:\d+)\n")
+READY = re.compile(r"fastnode ready sqs=(https?://\S+:\d+) admin=(https?://\S+:\d+)\n")
 AUTHORIZATION = (
     f"AWS4-HMAC-SHA256 Credential=test/20260101/{REGION}/sqs/aws4_request, "
     "SignedHeaders=host, Signature=0"

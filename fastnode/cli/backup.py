@@ -51,7 +51,7 @@ def backup(arguments: Sequence[str]) -> int:
 def backup_parser() -> Parser:
     parser = Parser(
         prog="fastnode backup",
-        usage="fastnode backup DIR [--rate MIB] [--admin HOST:PORT] [--config FILE] [--json]",
+        usage="fastnode backup DIR [--rate MIB] [--admin URL] [--ca FILE] [--config FILE] [--json]",
         description="Back up a running node, or the cluster it belongs to, into a directory.",
     )
     parser.add_argument("directory", metavar="DIR", help="a new one, or that of the last backup")

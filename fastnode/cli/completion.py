@@ -131,7 +131,7 @@ def _queue_names() -> list[str]:
     from fastnode.cli.target import target_of
 
     nothing = argparse.Namespace(
-        endpoint=None, admin=None, region=None, credentials=None, config=None
+        endpoint=None, admin=None, region=None, credentials=None, config=None, ca=None
     )
     try:
         with closing(SqsClient(target_of(nothing), _NODE_SECONDS)) as client:

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from fastnode import config
 from fastnode.cli.node_client import ask_admin
 from fastnode.cli.version import facts
+from fastnode.clock import SystemClock
 from fastnode.data_format import FORMAT_NAME
 from fastnode.errors import FastnodeError
 from fastnode.option_values import Address
@@ -34,6 +35,8 @@ _SYNC_UNREAL_MS: Final = 0.005
 _MEMORY_BYTES_MIN: Final = 512 * 1_048_576
 _GIB: Final = 1 << 30
 _ADMIN_SECONDS: Final = 2.0
+_DAY_SECONDS: Final = 86_400
+_NS_PER_SECOND: Final = 1_000_000_000
 _CLOCK_OFF_MS: Final = 500
 _TIME_ERROR: Final = 5
 _MEMORY_FILE_SYSTEMS: Final = frozenset({"tmpfs", "ramfs"})
@@ -245,7 +248,10 @@ def _running(settings: Settings) -> list[Finding] | None:
         return None
     try:
         status = ask_admin(
-            f"http://{settings.admin}", "GET", "/api/v1/cluster", seconds=_ADMIN_SECONDS
+            (f"{settings.scheme}://{settings.admin}", settings.tls_cert),
+            "GET",
+            "/api/v1/cluster",
+            seconds=_ADMIN_SECONDS,
         )
         verdict, nodes = str(status["verdict"]), list(status["nodes"])
     except (FastnodeError, KeyError, TypeError):
@@ -305,6 +311,33 @@ def data_directory(settings: Settings) -> Findings:
         yield Finding("data directory", Verdict.OK, str(path))
 
 
+def certificates(settings: Settings) -> Findings:
+    """Of the listeners and for members, and the secret of members: what a node would not start
+    with, and what ends soon.
+    """
+    from fastnode.cluster.member_proof import read_proof
+    from fastnode.http.listener_tls import ListenerTls
+
+    now = SystemClock().wall_ns() / _NS_PER_SECOND
+    try:
+        if settings.tls_cert:
+            listener = ListenerTls(settings.tls_cert, settings.tls_key, lambda: now)
+            yield _certificate("--tls-cert", listener.expires_at - now)
+        proof = read_proof(settings)
+        if proof.tls is not None:
+            yield _certificate("--peer-tls-cert", proof.tls.expires_at - now)
+    except FastnodeError as error:
+        yield Finding("certificates", Verdict.FAIL, str(error))
+
+
+def _certificate(flag: str, seconds_left: float) -> Finding:
+    seen = f"ends in {seconds_left / _DAY_SECONDS:.0f} days"
+    if seconds_left > config.CERTIFICATE_WARN_SECONDS:
+        return Finding(f"certificate {flag}", Verdict.OK, seen)
+    advice = "replace its files in time: clients refuse a certificate that has ended"
+    return Finding(f"certificate {flag}", Verdict.WARN, seen, advice)
+
+
 def credentials(settings: Settings) -> Findings:
     if not settings.credentials:
         seen = "none: whoever reaches the API may use it"
@@ -329,4 +362,5 @@ CHECKS: Final[tuple[Callable[[Settings], Findings], ...]] = (
     clock,
     listeners,
     credentials,
+    certificates,
 )

@@ -15,9 +15,10 @@ from urllib.parse import urlsplit
 
 from fastnode.cli.target import Target
 from fastnode.clock import NS_PER_MS, SystemClock, SystemIdSource
-from fastnode.errors import FastnodeError, StartError
+from fastnode.errors import FastnodeError, StartError, UsageError
 from fastnode.native import message_id_text
 from fastnode.settings import PROOF_VARIABLE
+from fastnode.tls import reason_of
 
 ANSWER_SECONDS: Final = 35.0
 ANSWER_BYTES_MAX: Final = 64 * 1_048_576
@@ -25,6 +26,10 @@ ANSWER_BYTES_MAX: Final = 64 * 1_048_576
 _ATTEMPTS_MAX: Final = 4
 _SERVICE: Final = "sqs"
 _CONTENT_TYPE: Final = "application/x-amz-json-1.0"
+# What a node says that was asked without TLS and has it.
+_SPEAKS_TLS: Final = b"this address speaks TLS"
+# By OpenSSL's numbers: the certificate is good, and another host's.
+_OTHER_HOST: Final = (62, 64)
 _NS_PER_SECOND: Final = 1_000 * NS_PER_MS
 
 
@@ -45,14 +50,15 @@ class Refusal(FastnodeError):
 class Wire:
     """One connection to a node, opened when it is needed and again when it was cut."""
 
-    def __init__(self, url: str, flag: str, seconds: float = ANSWER_SECONDS) -> None:
+    def __init__(self, url: str, flag: str, ca: str, seconds: float = ANSWER_SECONDS) -> None:
+        """`ca` as in `Target`. Raises `UsageError` if nothing in it can be trusted."""
         parts = urlsplit(url)
         self.host = parts.netloc
         self._url, self._flag = url, flag
         assert parts.hostname is not None and parts.port is not None
         self._connection = (
             http.client.HTTPSConnection(
-                parts.hostname, parts.port, timeout=seconds, context=_trust()
+                parts.hostname, parts.port, timeout=seconds, context=_trust(ca)
             )
             if parts.scheme == "https"
             else http.client.HTTPConnection(parts.hostname, parts.port, timeout=seconds)
@@ -68,6 +74,9 @@ class Wire:
             self._connection.request(method, path, body, headers)
             answer = self._connection.getresponse()
             return answer, answer.read(ANSWER_BYTES_MAX)
+        except ssl.SSLError as error:
+            self._connection.close()
+            raise StartError(self._distrust(error)) from error
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -76,15 +85,33 @@ class Wire:
                 f" 'fastnode run', or name another with {self._flag}"
             ) from error
 
+    def _distrust(self, error: ssl.SSLError) -> str:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            advice = "give the certificate of who has signed it with --ca FILE"
+            if error.verify_code in _OTHER_HOST:
+                advice = "use a host that it is made out to"
+            return f"the certificate of {self._url} is not trusted: {reason_of(error)}: {advice}"
+        return (
+            f"no TLS with {self._url}: {reason_of(error)}: if the node has no --tls-cert,"
+            " begin the address with http://"
+        )
 
-def _trust() -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=os.environ.get("AWS_CA_BUNDLE"))
+
+def _trust(ca: str) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=ca or None)
+    except OSError as error:
+        reason = reason_of(error) if isinstance(error, ssl.SSLError) else error.strerror
+        raise UsageError(f"cannot trust {ca}: {reason}: give --ca a PEM certificate") from None
+    # Whoever names a node's own certificate trusts it, also if another one has signed it.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return context
 
 
 class SqsClient:
     def __init__(self, target: Target, seconds: float = ANSWER_SECONDS) -> None:
         self.target = target
-        self._wire = Wire(target.endpoint, "--endpoint", seconds)
+        self._wire = Wire(target.endpoint, "--endpoint", target.ca, seconds)
         self._wall_ns, self._ids = SystemClock().wall_ns, SystemIdSource()
 
     def call(self, action: str, **parameters: object) -> dict[str, Any]:
@@ -114,6 +141,8 @@ class SqsClient:
             answer = None
         if isinstance(answer, dict) and status == 200:
             return answer
+        if _SPEAKS_TLS in text:
+            raise StartError(_plain(self.target.endpoint, "--endpoint"))
         if not isinstance(answer, dict) or "__type" not in answer:
             raise StartError(
                 f"{self.target.endpoint} answered {status} and not as SQS does: is it the"
@@ -165,11 +194,12 @@ class AdminRefusal(StartError):
 
 
 class AdminClient:
-    """One connection to the admin API of a node."""
+    """One connection to the admin API of a node; `place` is as `admin_of` tells it."""
 
-    def __init__(self, admin: str, seconds: float = ANSWER_SECONDS) -> None:
-        self._shown = admin.removeprefix("http://")
-        self._wire = Wire(admin, "--admin", seconds)
+    def __init__(self, place: tuple[str, str], seconds: float = ANSWER_SECONDS) -> None:
+        self._url, ca = place
+        self._shown = self._url.removeprefix("http://")
+        self._wire = Wire(self._url, "--admin", ca, seconds)
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
         """The decoded answer; `AdminRefusal` with the node's own reason otherwise."""
@@ -188,17 +218,23 @@ class AdminClient:
 
     def _asked(self, method: str, path: str, body: bytes | None) -> bytes:
         answer, text = self._wire.ask(method, path, body, _admin_headers())
-        if answer.status != 200:
-            decoded = _decoded(text)
-            raise AdminRefusal(_code(decoded), _refusal(self._shown, answer.status, decoded))
-        return text
+        if answer.status == 200:
+            return text
+        if _SPEAKS_TLS in text:
+            raise StartError(_plain(self._url, "--admin"))
+        decoded = _decoded(text)
+        raise AdminRefusal(_code(decoded), _refusal(self._shown, answer.status, decoded))
 
 
 def ask_admin(
-    admin: str, method: str, path: str, body: object = None, seconds: float = ANSWER_SECONDS
+    place: tuple[str, str],
+    method: str,
+    path: str,
+    body: object = None,
+    seconds: float = ANSWER_SECONDS,
 ) -> Any:
     """One question on a connection of its own."""
-    with closing(AdminClient(admin, seconds)) as client:
+    with closing(AdminClient(place, seconds)) as client:
         return client.ask(method, path, body)
 
 
@@ -214,6 +250,11 @@ def _code(decoded: Any) -> str:
         return str(decoded["error"]["code"])
     except (KeyError, TypeError):
         return ""
+
+
+def _plain(url: str, flag: str) -> str:
+    secured = url.replace("http://", "https://", 1)
+    return f"{url} speaks TLS: give {flag} {secured}, and --ca FILE to trust its certificate"
 
 
 def _admin_headers() -> dict[str, str]:

@@ -16,8 +16,8 @@ from fastnode.cli.target import target_of, with_target
 
 _STATES: Final = ("visible", "delayed", "in_flight")
 _HELP_END: Final = (
-    "All take --endpoint URL, --admin HOST:PORT, --region R, --credentials FILE, --config FILE and"
-    " --json."
+    "All take --endpoint URL, --admin HOST:PORT, --ca FILE, --region R, --credentials FILE,"
+    " --config FILE and --json."
 )
 
 

@@ -103,7 +103,7 @@ def _peeked(target: Target, path: str, given: argparse.Namespace) -> list[dict[s
     wanted: dict[str, object] = {"state": given.state, "body_max_bytes": size}
     while len(messages) < given.limit:
         wanted["limit"] = min(given.limit - len(messages), _PEEK_PAGE)
-        page = ask_admin(target.admin, "GET", f"{path}?{urlencode(wanted)}")
+        page = ask_admin((target.admin, target.ca), "GET", f"{path}?{urlencode(wanted)}")
         messages += page["messages"]
         if not page.get("cursor"):
             break

@@ -17,6 +17,7 @@ from fastnode.settings import Settings, load_settings
 _NOBODY: Final = ("fastnode", "fastnode")
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (told apart, not bound)
 _ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT_URL_SQS", "AWS_ENDPOINT_URL")
+_CA_VARIABLE: Final = "AWS_CA_BUNDLE"
 _REGION_VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 
@@ -27,12 +28,15 @@ class Keys(NamedTuple):
 
 
 class Target(NamedTuple):
-    """`endpoint` and `admin` are URLs without a path."""
+    """`endpoint` and `admin` are URLs without a path. `ca` is a file of certificates to trust;
+    if it is empty, those of the system.
+    """
 
     endpoint: str
     admin: str
     region: str
     keys: Keys
+    ca: str = ""
 
 
 def with_target(parser: Parser) -> None:
@@ -44,7 +48,10 @@ def with_target(parser: Parser) -> None:
 
 
 def with_admin(parser: Parser) -> None:
-    parser.add_argument("--admin", metavar="HOST:PORT", help="admin address of the node")
+    parser.add_argument(
+        "--admin", metavar="HOST:PORT", help="admin address of the node, or its URL"
+    )
+    parser.add_argument("--ca", metavar="FILE", help="PEM certificate to trust, of https addresses")
     parser.add_argument("--config", metavar="FILE", help="the node's TOML file")
 
 
@@ -56,23 +63,36 @@ def target_of(given: argparse.Namespace) -> Target:
     settings = load_settings({}, os.environ, config=given.config)
     return Target(
         _endpoint(given, settings),
-        admin_of(given, settings),
+        _admin(given, settings),
         _region(given, settings),
         _keys(given, settings),
+        _ca(given, settings),
     )
 
 
-def admin_of(given: argparse.Namespace, settings: Settings | None = None) -> str:
+def admin_of(given: argparse.Namespace) -> tuple[str, str]:
+    """The URL, and what to trust."""
+    settings = load_settings({}, os.environ, config=given.config)
+    return _admin(given, settings), _ca(given, settings)
+
+
+def _admin(given: argparse.Namespace, settings: Settings) -> str:
     if given.admin is not None:
-        return url_of(given.admin, "--admin")
-    settings = settings or load_settings({}, os.environ, config=given.config)
-    return _url_of_listener(settings.admin, "admin")
+        return url_of(given.admin, "--admin", settings.scheme)
+    return _url_of_listener(settings.admin, "admin", settings.scheme)
 
 
-def url_of(text: str, flag: str) -> str:
+def _ca(given: argparse.Namespace, settings: Settings) -> str:
+    """Who has the node's configuration at hand trusts its certificate, whoever has signed it; the
+    variable may be there for the sake of AWS.
+    """
+    return str(given.ca or settings.tls_cert or os.environ.get(_CA_VARIABLE, ""))
+
+
+def url_of(text: str, flag: str, scheme: str = "http") -> str:
     """HOST:PORT, or the URL that the ready line shows."""
     try:
-        parts = urlsplit(text if "://" in text else f"http://{text}")
+        parts = urlsplit(text if "://" in text else f"{scheme}://{text}")
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port = None, None
@@ -86,17 +106,17 @@ def url_of(text: str, flag: str) -> str:
 
 def _endpoint(given: argparse.Namespace, settings: Settings) -> str:
     if given.endpoint is not None:
-        return url_of(given.endpoint, "--endpoint")
+        return url_of(given.endpoint, "--endpoint", settings.scheme)
     for name in _ENDPOINT_VARIABLES:
         if text := os.environ.get(name):
-            return url_of(text, name)
-    return _url_of_listener(settings.listen, "endpoint")
+            return url_of(text, name, settings.scheme)
+    return _url_of_listener(settings.listen, "endpoint", settings.scheme)
 
 
-def _url_of_listener(address: Address, flag: str) -> str:
+def _url_of_listener(address: Address, flag: str, scheme: str) -> str:
     if address.port == 0:
         raise UsageError(f"the node takes any port: name the one of its ready line with --{flag}")
-    return f"http://{Address(_WILDCARDS.get(address.host, address.host), address.port)}"
+    return f"{scheme}://{Address(_WILDCARDS.get(address.host, address.host), address.port)}"
 
 
 def _region(given: argparse.Namespace, settings: Settings) -> str:

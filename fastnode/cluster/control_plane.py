@@ -22,8 +22,8 @@ from fastnode.cluster.snapshot_transfer import Shipment, SnapshotSender
 from fastnode.datadir import DataDir
 from fastnode.errors import Unavailable
 from fastnode.peers.calls import ask
-from fastnode.peers.tls import name_in
 from fastnode.store.snapshot import Snapshot
+from fastnode.tls import name_in
 
 _ASK_SECONDS: Final = 3.0
 log: Final = logging.getLogger("fastnode.cluster")

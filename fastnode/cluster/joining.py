@@ -22,8 +22,8 @@ from fastnode.peers.calls import ask
 from fastnode.peers.handshake import JOINING, Identity
 from fastnode.peers.link import Link
 from fastnode.peers.peers import Peers, Rules
-from fastnode.peers.tls import name_in
 from fastnode.settings import Settings
+from fastnode.tls import name_in
 
 _LINK_SECONDS: Final = 30.0
 _ASK_SECONDS: Final = 10.0

@@ -51,11 +51,19 @@ class Grant(Struct, frozen=True):
 
 
 class Access:
-    """`holders` gives those of now; None leaves the API open. `now` is in seconds."""
+    """`holders` gives those of now; None leaves the API open. `now` is in seconds. `is_secure`:
+    requests come by TLS.
+    """
 
     def __init__(
-        self, holders: Callable[[], Holders] | None, ids: IdSource, now: Callable[[], float]
+        self,
+        holders: Callable[[], Holders] | None,
+        ids: IdSource,
+        now: Callable[[], float],
+        *,
+        is_secure: bool = False,
     ) -> None:
+        self._is_secure = is_secure
         self._holders = holders
         self._ids = ids
         self._now = now
@@ -122,16 +130,24 @@ class Access:
         session_id, csrf = (self._ids.take(_SESSION_BYTES).hex() for _ in range(2))
         session = Session(csrf, digest, self._now() + ADMIN_SESSION_SECONDS)
         self._sessions[session_id] = session
-        cookie = _cookie(request, session_id, ADMIN_SESSION_SECONDS)
+        cookie = self._cookie(request, session_id, ADMIN_SESSION_SECONDS)
         return Grant(holder.name, holder.role, session), cookie
 
     def sign_out(self, request: Request) -> bytes:
         """The header that makes the browser forget it too."""
         self._forget(request)
-        return _cookie(request, "", 0)
+        return self._cookie(request, "", 0)
 
     def _forget(self, request: Request) -> None:
         self._sessions.pop(session_id_of(request) or "", None)
+
+    def _cookie(self, request: Request, value: str, seconds: int) -> bytes:
+        """Sent to the API only, never to a script, and never with what another site begins."""
+        forwarded = request.headers.get(b"x-forwarded-proto", b"").partition(b",")[0]
+        is_secure = self._is_secure or forwarded.strip().lower() == b"https"
+        secure = "; Secure" if is_secure else ""
+        rules = f"Path=/api/v1/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+        return f"Set-Cookie: {_cookie_name(request)}={value}; {rules}\r\n".encode()
 
 
 def _check_csrf(request: Request, grant: Grant) -> None:
@@ -151,14 +167,6 @@ def session_id_of(request: Request) -> str | None:
         if name == wanted:
             return value
     return None
-
-
-def _cookie(request: Request, value: str, seconds: int) -> bytes:
-    """Sent to the API only, never to a script, and never with what another site begins."""
-    forwarded = request.headers.get(b"x-forwarded-proto", b"").partition(b",")[0].strip().lower()
-    secure = "; Secure" if forwarded == b"https" else ""
-    rules = f"Path=/api/v1/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
-    return f"Set-Cookie: {_cookie_name(request)}={value}; {rules}\r\n".encode()
 
 
 def _cookie_name(request: Request) -> str:

@@ -23,7 +23,7 @@ class Crowd:
 
     def __init__(self) -> None:
         self.arriving_bytes = self.open_bytes = self.unread_bytes = 0
-        self.refused = {"bytes": 0, "connections": 0, "late": 0, "unread": 0}
+        self.refused = {"bytes": 0, "connections": 0, "handshake": 0, "late": 0, "unread": 0}
 
 
 class Holding:

@@ -42,13 +42,19 @@ Address = tuple[bytes, bytes, bytes]
 class IdentitySettings(Struct, frozen=True):
     """`endpoint` and `region` hold for requests that name none. `hosts` are the names (lower case,
     no port) that clients of an open node may use besides loopback; None allows any, for a node that
-    is open to a network on purpose. With a `verifier` the node is not open.
+    is open to a network on purpose. With a `verifier` the node is not open. All requests come by
+    the scheme of `endpoint`.
     """
 
     region: str
     endpoint: str
     hosts: frozenset[str] | None = frozenset()
     verifier: Verifier | None = None
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether requests come by TLS."""
+        return self.endpoint.startswith("https://")
 
 
 class OpenIdentity:
@@ -66,7 +72,7 @@ class OpenIdentity:
         headers = request.headers
         address = _address_of(headers)
         if b"origin" in headers:
-            _check_origin(headers[b"origin"], address[0])
+            _check_origin(headers[b"origin"], address[0], is_secure=self._settings.is_secure)
         authorization = headers.get(b"authorization")
         if authorization is None:
             return self._made(self._presigned(request), address)
@@ -98,7 +104,7 @@ class OpenIdentity:
     def _made(self, principal: Principal, address: Address) -> Caller:
         for host in filter(None, (address[0], _first(address[1]))):
             _check_expected(host, self._settings.hosts)
-        endpoint = endpoint_of(address) or self._settings.endpoint
+        endpoint = endpoint_of(address, self._settings.endpoint)
         return Caller(principal.account, principal.region, endpoint, principal.access_key)
 
     def _presigned(self, request: Request) -> Principal:
@@ -139,7 +145,7 @@ class VerifiedIdentity:
 
     def _made(self, key: tuple[Address, Principal | None]) -> Caller:
         address, principal = key
-        endpoint = endpoint_of(address) or self._settings.endpoint
+        endpoint = endpoint_of(address, self._settings.endpoint)
         if principal is None:
             caller = Caller("", self._settings.region, endpoint, ANONYMOUS, is_anonymous=True)
         else:
@@ -171,17 +177,17 @@ def _address_of(headers: Headers) -> Address:
     return get(b"host", b""), get(b"x-forwarded-host", b""), get(b"x-forwarded-proto", b"")
 
 
-def endpoint_of(address: Address) -> str | None:
-    """What the client put before the path of its URL; None if it does not say."""
+def endpoint_of(address: Address, own: str) -> str:
+    """What the client put before the path of its URL: as it says, or else as we would."""
     host, forwarded_host, forwarded_proto = address
     shown = _first(forwarded_host) or host
-    scheme = (_first(forwarded_proto) or b"http").lower()
-    if scheme not in (b"http", b"https"):
+    scheme = _first(forwarded_proto).lower().decode("latin-1") or own.partition(":")[0]
+    if scheme not in ("http", "https"):
         raise access_denied("The X-Forwarded-Proto header is neither http nor https.")
     if not shown:
-        return None
+        return own
     _host_name(shown)
-    return f"{scheme.decode()}://{shown.decode()}"
+    return f"{scheme}://{shown.decode()}"
 
 
 def _first(forwarded: bytes) -> bytes:
@@ -202,6 +208,11 @@ def _check_expected(host: bytes, hosts: frozenset[str] | None) -> None:
         raise access_denied("The Host header names neither loopback nor a configured host.")
 
 
-def _check_origin(origin: bytes, host: bytes) -> None:
-    if not host or origin.lower() not in (b"http://" + host.lower(), b"https://" + host.lower()):
+def _check_origin(origin: bytes, host: bytes, *, is_secure: bool) -> None:
+    """A page of ours, which a proxy may have shown by TLS. Under TLS no other page is ours: whoever
+    is between could have made it.
+    """
+    given, host = origin.lower(), host.lower()
+    is_ours = given == b"https://" + host or (given == b"http://" + host and not is_secure)
+    if not (host and is_ours):
         raise access_denied("Requests from web pages of another origin are refused.")

@@ -73,6 +73,12 @@ FAMILIES: Final = (
     Family("fastnode_accepts_messages", "gauge", "0 while the disk is too full for more", "min"),
     Family("fastnode_engine_bytes", "gauge", "size of the storage engines, by kind"),
     Family("fastnode_engine_errors", "gauge", "failures of the engines' background work"),
+    Family(
+        "fastnode_certificate_expiry_timestamp_seconds",
+        "gauge",
+        "when the certificate for clients, or members, ends, in seconds since 1970",
+        "min",
+    ),
     Family("fastnode_build_info", "gauge", "1, with the version", "max"),
     Family("process_cpu_seconds_total", "counter", "CPU time of the node"),
     Family("process_resident_memory_bytes", "gauge", "memory of the node"),

@@ -87,6 +87,7 @@ class Router:
         self._handle = handle or self._handle_here
         self._service = service
         self._identity = identity_of(identity)
+        self._new_call = _SecureCall if identity.is_secure else _HttpCall
         self._request_ids = request_ids
         self._log = log
         self._json = JsonCodec(operations)
@@ -177,7 +178,7 @@ class Router:
         codec: Codec,
         operation: Operation,
     ) -> "_HttpCall":
-        call = _HttpCall(caller, request_id, request, exchange, codec, operation, self._log)
+        call = self._new_call(caller, request_id, request, exchange, codec, operation, self._log)
         call.meter = self.meter
         call.gates = gates = self._service.gates
         if gates.recognises_retries:
@@ -348,3 +349,13 @@ class _HttpCall(Call):
             self._log.error("bug in %s request_id=%s", action, request_id, exc_info=error)
             rendered = self._codec.encode_error(internal_failure(), request_id)
         self._exchange.reply(*rendered)
+
+
+class _SecureCall(_HttpCall):
+    """Of a listener that speaks TLS. What a proxy says of its own clients is no proof."""
+
+    __slots__ = ()
+
+    @property
+    def is_secure(self) -> bool:
+        return True

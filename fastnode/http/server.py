@@ -7,14 +7,17 @@ is in `respond`.
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Final
 
 from fastnode.config import DRAIN_SECONDS, HTTP_CONNECTIONS_MAX
 from fastnode.http.connection import Connection
+from fastnode.http.door import ClosedDoor, Door, SecuredConnection
 from fastnode.http.holding import Crowd
 from fastnode.http.host import Respond
 from fastnode.http.http1 import Refused
+from fastnode.http.listener_tls import ListenerTls
 from fastnode.http.moving import MovableConnection, Mover
 
 SWEEP_SECONDS: Final = 1.0
@@ -29,12 +32,14 @@ class HttpServer:
         self.respond = respond
         # Set before it starts, where several processes of a node share its address.
         self.mover: Mover | None = None
+        # Set before it starts, where it speaks TLS and nothing else.
+        self.tls: ListenerTls | None = None
         self.coarse_now = now()
         self.is_draining = False
         self.crowd = Crowd()
         self.connections_max = HTTP_CONNECTIONS_MAX
         self._now = now
-        self._connections: set[Connection] = set()
+        self._connections: set[Connection | Door] = set()
         self._adopting: set[asyncio.Task[None]] = set()
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
@@ -51,7 +56,11 @@ class HttpServer:
         assert self._listener is None, "a server starts once"
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(
-            self.accept, host, port, backlog=_BACKLOG, reuse_port=is_shared
+            self.accept if self.tls is None else self._accept_secured,
+            host,
+            port,
+            backlog=_BACKLOG,
+            reuse_port=is_shared,
         )
         self._sweep_forever(loop)
         address = self._listener.sockets[0].getsockname()
@@ -63,6 +72,25 @@ class HttpServer:
         self.crowd.refused["connections"] += is_full
         self._connections.add(connection)
         return connection
+
+    def _accept_secured(self) -> Door | ClosedDoor:
+        if len(self._connections) >= self.connections_max:
+            self.crowd.refused["connections"] += 1
+            return ClosedDoor()
+        door = Door(self)
+        self._connections.add(door)
+        return door
+
+    def admit(self, door: Door) -> Connection:
+        self._connections.remove(door)
+        connection = SecuredConnection(self)
+        self._connections.add(connection)
+        return connection
+
+    @property
+    def tls_context(self) -> ssl.SSLContext:
+        assert self.tls is not None
+        return self.tls.context
 
     def _served(self) -> Connection:
         return Connection(self) if self.mover is None else MovableConnection(self, self.mover)
@@ -81,7 +109,7 @@ class HttpServer:
         self._adopting.add(adopting)
         adopting.add_done_callback(self._adopting.discard)
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: Connection | Door) -> None:
         self._connections.discard(connection)
         if self._emptied is not None and not self._connections:
             self._emptied.set()

@@ -17,6 +17,7 @@ from fastnode.config import PEER_FRAME_BYTES_MAX, PEER_HANDSHAKE_BYTES_MAX
 from fastnode.errors import FastnodeError
 from fastnode.peers.frames import ProtocolError, Splitter
 from fastnode.peers.handshake import Handshake, Reason, Refused
+from fastnode.tls import feed
 
 _SHUTDOWN_SECONDS: Final = 1.0
 _CLOSED: Final = "the connection was closed during the handshake"
@@ -162,8 +163,7 @@ class Greeting(asyncio.Protocol):
         if self.transport.is_closing():
             return
         if self._early:
-            # Runs when `start_tls` has put its protocol in place, and before it begins.
-            loop.call_soon(_feed, self.transport, b"".join(self._early))
+            loop.call_soon(feed, self.transport, b"".join(self._early))
             self._early.clear()
         try:
             secured = await loop.start_tls(
@@ -197,16 +197,6 @@ class Greeting(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._on_end(self, problem)
-
-
-def _feed(transport: asyncio.Transport, data: bytes) -> None:
-    protocol = cast(asyncio.BufferedProtocol, transport.get_protocol())
-    while data:
-        buffer = cast(memoryview, protocol.get_buffer(len(data)))
-        size = min(len(buffer), len(data))
-        buffer[:size] = data[:size]
-        protocol.buffer_updated(size)
-        data = data[size:]
 
 
 def _tls_problem(error: Exception) -> Exception:

@@ -18,6 +18,8 @@ async def run_workers(settings: Settings, *, on_ready: Callable[[str, str], None
     """As `serve`, for a node that is not one process, or was not when it ran last."""
     if settings.credentials:
         _check_credentials(settings.credentials)
+    if settings.tls_cert:
+        _check_certificate(settings.tls_cert, settings.tls_key)
     data = open_data_dir(settings)
     try:
         workers = worker_count(settings.workers, len(os.sched_getaffinity(0)), data.groups)
@@ -37,6 +39,13 @@ def _check_credentials(path: str) -> None:
     from fastnode.http.credentials import CredentialsFile
 
     CredentialsFile(path)
+
+
+def _check_certificate(certificate: str, key: str) -> None:
+    """As the credentials."""
+    from fastnode.http.listener_tls import ListenerTls
+
+    ListenerTls(certificate, key, now=lambda: 0.0)
 
 
 def _lay_out(data: DataDir, workers: int) -> None:

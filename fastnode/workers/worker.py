@@ -19,6 +19,7 @@ from fastnode.cluster.bridge import as_future
 from fastnode.cluster.capabilities import HTFIFO
 from fastnode.cluster.control_api import Addresses
 from fastnode.cluster.gate import PartitionGate
+from fastnode.cluster.member_proof import MemberProof
 from fastnode.cluster.poller import poll
 from fastnode.datadir import adopt_data_dir
 from fastnode.errors import FastnodeError, OperationError, UsageError
@@ -35,11 +36,13 @@ from fastnode.serve import (
     DECLARE_SECONDS,
     adopt_queues,
     calm_garbage_collector,
+    certificate_metrics,
     connections_possible,
     declared_queues,
     die_of_bug,
     identity_settings,
     listen,
+    listener_tls,
     open_access_log,
     request_ids_of,
 )
@@ -108,6 +111,7 @@ class _Worker:
         self._settings = settings
         self.sqs_url = self.admin_url = ""
         self._reload = Reload(settings)
+        self._tls = listener_tls(settings, self._reload)
         identity = identity_settings(settings, self._reload)
         data = adopt_data_dir(Path(begin.data_path), begin.lock_descriptor)
         self._admin = AdminPages(settings, data)
@@ -129,12 +133,14 @@ class _Worker:
         self._sqs.mover = self._mover = WorkerMover(node, router, self._sqs)
         node.more_metrics = self._metrics
         self._admin_server = HttpServer(self._admin.respond, now=loop.time)
+        self._sqs.tls = self._admin_server.tls = self._tls
         self._sweeper = Sweeper(node.service, LoopAlarm(loop))
         self._background: list[asyncio.Task[None]] = []
 
     def _metrics(self) -> dict[str, float]:
         shed = shed_metrics(self._shedding, self._sqs.crowd.refused)
-        return {**self._mover.metrics(), **self._meter.metrics(), **shed}
+        certificates = certificate_metrics(self._tls, MemberProof())
+        return {**self._mover.metrics(), **self._meter.metrics(), **shed, **certificates}
 
     async def start(self) -> None:
         settings, node = self._settings, self._node

@@ -14,7 +14,8 @@ from fastnode.peers.calls import ask
 from fastnode.peers.greeting import Greeting, Tls
 from fastnode.peers.handshake import Handshake, Identity
 from fastnode.peers.peers import TlsContexts
-from fastnode.peers.tls import TlsFiles, load_tls, name_in
+from fastnode.peers.tls import TlsFiles, load_tls
+from fastnode.tls import name_in
 from tests.certificates import files_of, make_certificate, make_signer
 from tests.integration.peer_nodes import (
     ECHO,

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from fastnode.errors import StartError
-from fastnode.peers.tls import TlsFiles, load_tls, name_in
+from fastnode.peers.tls import TlsFiles, load_tls
+from fastnode.tls import name_in
 from tests.certificates import files_of, flags_of, make_certificate, make_signer
 from tests.nodes import refused_start
 

@@ -30,7 +30,8 @@ TWINS: Final = frozenset(f"{name}_ref" for name in COMPILED)
 LEAVES: Final = frozenset({"config", "errors", "clock", "flow", "native", "meter"})
 # Leaves of the operator's side: they may build on the others, never the other way round.
 START_LEAVES: Final = frozenset(
-    {"option_values", "settings", "settings_file", "logs", "data_format", "datadir", "reload"}
+    {"option_values", "settings", "settings_check", "settings_file", "logs", "data_format"}
+    | {"datadir", "reload", "tls"}
 )
 # What each part may import besides itself and the leaves. Only node.py and serve.py know every
 # layer.
@@ -57,7 +58,9 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
         | {"upkeep", "node_metrics"}
     ),
     # `check` looks at the state of a stopped node; `doctor` and `config` read what a node would.
-    "cli": frozenset({"serve", "store", "workers", "http", "queue", "upkeep", "backup"}),
+    "cli": frozenset(
+        {"serve", "store", "workers", "http", "queue", "upkeep", "backup", "cluster"}
+    ),
     "__main__": frozenset({"cli"}),
 }
 

@@ -223,6 +223,7 @@ def test_the_metrics_tell_requests_from_connections(front: Front) -> None:
         'fastnode_requests_shed_total{reason="overload"}': 1,
         'fastnode_requests_shed_total{reason="bytes"}': 2,
         'fastnode_requests_shed_total{reason="connections"}': 3,
+        'fastnode_connections_cut_total{reason="handshake"}': 0,
         'fastnode_connections_cut_total{reason="late"}': 4,
         'fastnode_connections_cut_total{reason="unread"}': 0,
     }
