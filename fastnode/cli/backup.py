@@ -86,7 +86,7 @@ class _Backup:
         self._began = time.monotonic()
 
     def run(self) -> dict[str, Any]:
-        begun = _patiently(self._client.ask, "POST", _PATH, {})
+        begun = self._client.ask("POST", _PATH, {})
         try:
             self._check_cluster(begun["cluster"])
             status = self._until_ready()

@@ -113,6 +113,11 @@ def _apply_all(data: DataDir, raft: Groups, groups: Sequence[Group]) -> None:
             return
         else:
             select.select([raft.fileno()], [], [], _WAIT_SECONDS)
+            # A log that begins behind a state, as that of a restored backup, has no leader by
+            # itself, and nothing ticks here.
+            for place, group in enumerate(groups):
+                if not group.leads:
+                    raft.campaign(place)
 
 
 def _begin_log(data: DataDir, epoch: int, worker: int, reached: Sequence[Reached]) -> None:
