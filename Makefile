@@ -111,9 +111,11 @@ clients: $(VENV)/.dev ## real clients against a node: boto3, old boto3, AWS CLI,
 	$(BIN)/python -m tests.clients.run
 
 SECONDS ?= 120
-fuzz: $(VENV)/.dev ## the fuzzers, each for SECONDS (120): HTTP parser, JSON, Query, tokens and policies
+FUZZERS := http json query tokens sigv4 records peers snapshot log config
+fuzz: $(VENV)/.dev ## the fuzzers, each for SECONDS (120), and the lines they reach (FUZZERS="sigv4 log")
 	@$(PIP) install $(call PINS,project["project"]["optional-dependencies"]["fuzz"])
-	for name in http json query tokens; do $(BIN)/python -m tests.fuzz.run $$name $(SECONDS) || exit 1; done
+	for name in $(FUZZERS); do $(BIN)/python -m tests.fuzz.run $$name $(SECONDS) || exit 1; done
+	for name in $(FUZZERS); do FASTNODE_PURE=1 $(BIN)/python -m tests.fuzz.reach $$name || exit 1; done
 
 bench-smoke: $(VENV)/.dev
 	$(BIN)/pytest -q bench --benchmark-disable
