@@ -97,8 +97,8 @@ test-sim: $(VENV)/.dev ## the simulator itself, and 500 of its seeds
 sim: $(VENV)/.dev ## whole clusters in virtual time, everything going wrong by seed (SEED=7, SEEDS=500)
 	$(BIN)/python -m tests.sim --seed $(SEED) --seeds $(SEEDS)
 
-sim-mutants: $(VENV)/.dev ## deliberate bugs, and how many seeds of the simulator it takes to find each
-	$(BIN)/python -m tests.sim.mutation
+sim-mutants: $(VENV)/.dev ## deliberate bugs, and how many seeds find each; the table goes into docs/testing.md
+	$(BIN)/python -m tests.sim.mutation --write docs/testing.md
 
 .PHONY: browser
 browser: $(VENV)/.dev ## the console in a headless Chromium of the system; screenshots in build/browser
