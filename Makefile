@@ -97,8 +97,8 @@ test-sim: $(VENV)/.dev ## the simulator itself, and 500 of its seeds
 sim: $(VENV)/.dev ## whole clusters in virtual time, everything going wrong by seed (SEED=7, SEEDS=500)
 	$(BIN)/python -m tests.sim --seed $(SEED) --seeds $(SEEDS)
 
-sim-mutants: $(VENV)/.dev ## deliberate bugs, and how many seeds of the simulator it takes to find each
-	$(BIN)/python -m tests.sim.mutation
+sim-mutants: $(VENV)/.dev ## deliberate bugs, and how many seeds find each; the table goes into docs/testing.md
+	$(BIN)/python -m tests.sim.mutation --write docs/testing.md
 
 .PHONY: browser
 browser: $(VENV)/.dev $(VENV)/.spark ## the console and a report in a headless Chromium of the system; screenshots in build/browser
@@ -111,9 +111,11 @@ clients: $(VENV)/.dev ## real clients against a node: boto3, old boto3, AWS CLI,
 	$(BIN)/python -m tests.clients.run
 
 SECONDS ?= 120
-fuzz: $(VENV)/.dev ## the fuzzers, each for SECONDS (120): HTTP parser, JSON, Query, tokens and policies
+FUZZERS := http json query tokens sigv4 records peers snapshot log config
+fuzz: $(VENV)/.dev ## the fuzzers, each for SECONDS (120), and the lines they reach (FUZZERS="sigv4 log")
 	@$(PIP) install $(call PINS,project["project"]["optional-dependencies"]["fuzz"])
-	for name in http json query tokens; do $(BIN)/python -m tests.fuzz.run $$name $(SECONDS) || exit 1; done
+	for name in $(FUZZERS); do $(BIN)/python -m tests.fuzz.run $$name $(SECONDS) || exit 1; done
+	for name in $(FUZZERS); do FASTNODE_PURE=1 $(BIN)/python -m tests.fuzz.reach $$name || exit 1; done
 
 bench-smoke: $(VENV)/.dev
 	$(BIN)/pytest -q bench --benchmark-disable

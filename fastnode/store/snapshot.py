@@ -138,7 +138,8 @@ def decode_manifest(encoded: bytes, path: Path) -> Manifest:
         raise SnapshotCorrupt(path, "the manifest is damaged")
     try:
         manifest = msgspec.msgpack.decode(body, type=Manifest)
-    except msgspec.DecodeError as error:
+    # ValueError: a name that is not UTF-8.
+    except (msgspec.MsgspecError, ValueError) as error:
         raise SnapshotCorrupt(path, f"no manifest: {error}") from error
     if complaint := complaint_about(manifest):
         raise SnapshotCorrupt(path, complaint)

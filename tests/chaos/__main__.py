@@ -52,6 +52,8 @@ class Campaign:
         self._nodes = nodes
         self._out = out
         self._done: list[tuple[float, Fault]] = []
+        # When the load ended, if it did: what is taken out afterwards is not in the picture.
+        self._ended: float | None = None
 
     def run(self) -> int:
         problem = namespaces_problem()
@@ -100,8 +102,8 @@ class Campaign:
 
     def _hurt(
         self, cluster: Cluster, faults: Sequence[Fault], disk: Path | None
-    ) -> tuple[Workload, float, float]:
-        """The workload, when it began, and for how many seconds it ran."""
+    ) -> tuple[Workload, float]:
+        """The workload, and for how many seconds it ran."""
         workload = Workload(cluster.endpoints, f"chaos{self._seed}")
         hurt = Hurt(cluster, self._out, disk)
         workload.create_queues()
@@ -112,11 +114,11 @@ class Campaign:
             hurt.mend()
             workload.await_progress(seconds=60.0)
             workload.end()
-            seconds = time.monotonic() - began
+            self._ended = time.monotonic()
             print("everything is mended: take out what is left", flush=True)
             workload.verify()
             verify_replicas(cluster)
-            return workload, began, seconds
+            return workload, self._ended - began
         finally:
             workload.abandon()
             self._write(workload, began)
@@ -150,13 +152,13 @@ class Campaign:
         epoch = time.time() - time.monotonic()
         marks = [(at, str(fault)) for at, fault in self._done]
         Recording(self._seed, list(workload.history), epoch).write(self._out, marks)
-        seconds = time.monotonic() - began
+        seconds = (self._ended or time.monotonic()) - began
         faults = [fault for _, fault in self._done]
         title = f"{self._nodes} nodes, seed {self._seed}: {len(faults)} faults"
         series = rates(list(workload.history), began, seconds)
         (self._out / "timeline.svg").write_text(draw(title, series, faults, seconds))
 
-    def _judge(self, workload: Workload, _began: float, seconds: float) -> int:
+    def _judge(self, workload: Workload, seconds: float) -> int:
         kinds = Counter(fault.kind for _, fault in self._done)
         with small.open_small(self._out / TRACE, self._out / HISTORY) as source:
             verdict = verify(source, self._out / HISTORY, self._out / "verdict")

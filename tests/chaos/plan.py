@@ -48,13 +48,15 @@ def plan(seed: int, seconds: float, nodes: int, without: Sequence[str] = ()) -> 
 
 def _row(random: Random, kinds: Mapping[str, float], seconds: float, nodes: int) -> Iterator[Fault]:
     names, weights = list(kinds), list(kinds.values())
+    # Time is the median of the voters' clocks: what is promised holds while most of them are right.
+    liar = random.randrange(1, nodes + 1)
     at = random.uniform(*PAUSES)
     while at < seconds:
         (kind,) = random.choices(names, weights)
         lasts = random.uniform(*LASTS) if kind != "transfer" else 0.0
         node, other = random.sample(range(1, nodes + 1), 2)
         # The last node has the disk that can be filled.
-        node = nodes if kind == "full disk" else node
+        node = {"full disk": nodes, "clock": liar}.get(kind, node)
         end = min(at + lasts, seconds)
         yield Fault(kind, round(at, 1), round(end, 1), node, other, random.random())
         at = end + random.uniform(*PAUSES)

@@ -19,7 +19,10 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 CORPUS: Final = ROOT / "tests" / "fuzz" / "corpus"
-FUZZERS: Final = ("http", "json", "query", "tokens")
+FUZZERS: Final = (
+    *("http", "json", "query", "tokens"),
+    *("sigv4", "records", "peers", "snapshot", "log", "config"),
+)
 INPUT_BYTES_MAX: Final = 16_384
 INPUT_SECONDS_MAX: Final = 20
 MEMORY_MB_MAX: Final = 1_024

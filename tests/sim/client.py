@@ -75,6 +75,10 @@ class _Wire(asyncio.Protocol):
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_exception(ConnectionError("the connection was lost"))
 
+    @property
+    def is_busy(self) -> bool:
+        return self._waiting is not None
+
     async def exchange(self, request: bytes) -> tuple[int, bytes]:
         assert self._waiting is None, "one request at a time"
         self._waiting = asyncio.get_running_loop().create_future()
@@ -123,7 +127,8 @@ class Client:
     async def _attempt(self, host: str, request: bytes) -> Answer:
         patience = self.patience
         if self.leaves and self.random.randrange(self.leaves) == 0:
-            patience = self.random.random() * 0.5
+            # Mostly about as long as an answer takes, so that some of them just get lost.
+            patience = self.random.random() * self.random.choice((0.004, 0.012, 0.5))
         try:
             async with asyncio.timeout(patience):
                 wire = await self._wire(host)
@@ -142,7 +147,7 @@ class Client:
 
     async def _wire(self, host: str) -> _Wire:
         wire = self._wires.get(host)
-        if wire is None or not wire.is_open:
+        if wire is None or not wire.is_open or wire.is_busy:
             async with asyncio.timeout(_DIAL_SECONDS):
                 _, wire = await self._loop.create_connection(_Wire, host, 9324)
             assert wire is not None

@@ -119,7 +119,7 @@ class Run:
         self._loops: list[SimLoop] = []
         self.workers: list[Worker] = []
         self._client_hosts = [f"127.0.1.{at}" for at in range(1, random.randrange(2, 7))]
-        leaves = random.choice((0, 0, 20))
+        leaves = random.choice((0, 5, 20))
         self.model.is_calm = not self._fault_ms and not leaves
         for at, host in enumerate(self._client_hosts):
             client = Client(f"c{at}", self._loop(host), work.random(host), self._hosts)

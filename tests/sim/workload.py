@@ -127,12 +127,17 @@ class Worker:
 
     async def send(self, queue: QueueModel) -> None:
         token, span, entry = self._new_entry(queue)
-        if not await self._send(queue, token, span, entry):
-            return
-        if queue.kind.is_fifo and not queue.wipes and self._random.randrange(4) == 0:
-            # An application that sends once more under the same deduplication id.
-            span = self.model.begin_send(queue.name, token, self._now)
+        if not queue.kind.is_fifo or queue.wipes or self._random.randrange(3):
             await self._send(queue, token, span, entry)
+            return
+        # An application that sends once more under the same deduplication id, perhaps at once.
+        other = self.model.begin_send(queue.name, token, self._now)
+        first = self._send(queue, token, span, entry)
+        if self._random.randrange(2):
+            await asyncio.gather(first, self._send(queue, token, other, entry))
+            return
+        await first
+        await self._send(queue, token, other, entry)
 
     async def _send(self, queue: QueueModel, token: str, span: Span, entry: dict[str, Any]) -> bool:
         answer = await self.call("SendMessage", About(queue), QueueUrl=url_of(queue.name), **entry)
