@@ -49,7 +49,7 @@ def test_wrong_argument_is_named(argument: str, message: str) -> None:
     assert refusal(argument) == message
 
 
-@pytest.mark.parametrize("flag", ["--replicas", "--threads", "--tls-cert"])
+@pytest.mark.parametrize("flag", ["--replicas", "--threads"])
 def test_flag_of_something_that_does_not_exist_is_unknown(flag: str) -> None:
     assert refusal(flag, "x").startswith(f"unknown flag {flag}")
 
