@@ -125,7 +125,10 @@ CLUSTER_SECRET_BYTES_MIN: Final = 16
 
 # --- Leader memory --------------------------------------------------------------------------------
 LIVE_QUEUES_MAX: Final = 50_000
-RESOLVED_URLS_MAX: Final = 10_000
+# URLs that are remembered, of no more characters than this; a URL with its queue has two rows of
+# about 200 bytes. Fewer than queues in memory would send every call of many queues the long way.
+RESOLVED_URLS_MAX: Final = LIVE_QUEUES_MAX
+RESOLVED_URL_LENGTH_MAX: Final = 512
 READ_AHEAD_MESSAGES: Final = 1_024
 READ_AHEAD_BYTES: Final = 4 * 1_048_576
 TIMER_PAGE: Final = 10_000
