@@ -127,7 +127,10 @@ CLUSTER_SECRET_BYTES_MIN: Final = 16
 
 # --- Leader memory --------------------------------------------------------------------------------
 LIVE_QUEUES_MAX: Final = 50_000
-RESOLVED_URLS_MAX: Final = 10_000
+# URLs that are remembered, of no more characters than this; a URL with its queue has two rows of
+# about 200 bytes. Fewer than queues in memory would send every call of many queues the long way.
+RESOLVED_URLS_MAX: Final = LIVE_QUEUES_MAX
+RESOLVED_URL_LENGTH_MAX: Final = 512
 READ_AHEAD_MESSAGES: Final = 1_024
 READ_AHEAD_BYTES: Final = 4 * 1_048_576
 TIMER_PAGE: Final = 10_000
@@ -136,6 +139,8 @@ READY_PAGE: Final = 10_000
 HELD_MESSAGES_MAX: Final = 10_000
 # Head rows of message groups that a Raft group keeps at hand, about 250 bytes each.
 HEADS_REMEMBERED_MAX: Final = 20_000
+# Counters and marks of queues, the same, about 200 bytes each; a queue in use has two to four.
+SUMS_REMEMBERED_MAX: Final = 10_000
 # Tenants of a fair queue: of one page of them, as many as may be noisy at a time unless they still
 # take too much, and as many as the time of consumers is told apart for, in periods.
 TENANT_PAGE: Final = 1_024

@@ -74,6 +74,9 @@ class Service:
         # Out of memory's way, but some call still works with them: there must never be two.
         self._retired: WeakValueDictionary[tuple[str, str, str], LiveQueue] = WeakValueDictionary()
         self._resolved: dict[str, tuple[str | None, str]] = {}
+        # What the last caller meant by a URL, as long as it is live: a look-up instead of two, and
+        # with many queues each is a walk through cold memory.
+        self._meant: dict[str, LiveQueue] = {}
         self.ask: Ask = ask_nobody
         self.outbox = Outbox(self, self._deliver)
         self.move_tasks = MoveTasks(self, self.outbox)
@@ -110,6 +113,7 @@ class Service:
 
     def _forget_group(self, group: Group) -> None:
         """Memory follows what its node plans: none is worth anything in another leadership."""
+        self._meant.clear()
         for memory in (self._live, self._retired):
             for key, queue in list(memory.items()):
                 # Whoever waited for it goes on within, and may have looked for it anew.
@@ -147,17 +151,27 @@ class Service:
         """The queue that a call means, if it is in memory, nobody is changing it, and nobody else
         could have changed it.
         """
-        resolved = self._resolved.get(queue_url or "")
-        if resolved is None:
-            return None
-        account, name = resolved
-        queue = self._live.get((account or caller.account, caller.region, name))
+        queue = self._meant.get(queue_url or "")
+        if queue is None or queue.account != caller.account or queue.region != caller.region:
+            queue = self._own_queue(caller, queue_url or "")
         # Whether the caller may is a question for the general way.
-        if queue is None or queue.policy is not None or queue.account != caller.account:
+        if queue is None or queue.policy is not None:
             return None
         group = queue.group
         if not group.is_ready or queue.keys.generation in group.latches.held:
             return None
+        return queue
+
+    def _own_queue(self, caller: Caller, queue_url: str) -> LiveQueue | None:
+        """The caller's own, if URL and queue are known."""
+        resolved = self._resolved.get(queue_url)
+        if resolved is None:
+            return None
+        account, name = resolved
+        queue = self._live.get((account or caller.account, caller.region, name))
+        if queue is None or queue.account != caller.account:
+            return None
+        self._meant[queue_url] = queue
         return queue
 
     async def queue(self, call: Call, queue_url: str | None) -> LiveQueue:
@@ -233,7 +247,9 @@ class Service:
         resolved = resolve(queue_url)
         if len(self._resolved) >= config.RESOLVED_URLS_MAX:
             self._resolved.clear()
-        self._resolved[queue_url or ""] = resolved
+            self._meant.clear()
+        if queue_url is not None and len(queue_url) <= config.RESOLVED_URL_LENGTH_MAX:
+            self._resolved[queue_url] = resolved
         return resolved
 
     def find(self, account: str, region: str, name: str) -> LiveQueue | None:
@@ -259,6 +275,7 @@ class Service:
     def forget(self, queue: LiveQueue) -> None:
         """The queue was deleted."""
         key = queue.account, queue.region, queue.name
+        self._meant.clear()
         self._live.pop(key, None)
         self._retired.pop(key, None)
         queue.close()
@@ -321,6 +338,7 @@ class Service:
 
     def _retire_idle(self) -> None:
         """Make room: memory of a queue that nobody uses is read again at its next use."""
+        self._meant.clear()
         idle = [key for key, queue in self._live.items() if queue.is_idle]
         for key in idle[: config.LIVE_QUEUES_MAX // 2 + 1]:
             self._retired[key] = self._live.pop(key)

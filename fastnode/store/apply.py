@@ -80,9 +80,10 @@ def fill_batch(
     head_rows: heads.HeadRows | None = None,
 ) -> None:
     """Everything that the entries write, with the position that they lead to. May be repeated; who
-    keeps head rows from batch to batch tells them when one is written.
+    keeps rows from batch to batch tells them when one is written.
     """
-    writer = _Writer(batch, Sums(engine))
+    rows = head_rows or heads.HeadRows()
+    writer = _Writer(batch, Sums(engine, rows.sums))
     for transactions, resolved in entries:
         outcomes, added = resolved.outcomes, writer.added
         if native.write_landed(
@@ -96,7 +97,6 @@ def fill_batch(
     writer.sum_up()
     writer.sums.write(batch)
     if writer.changes_heads:
-        rows = head_rows or heads.HeadRows()
         heads.write_heads(engine, batch, _changes(entries, rows), rows)
     batch.put(APPLIED_KEY, _APPLIED.pack(_APPLIED_VERSION, *after))
 

@@ -24,6 +24,7 @@ from fastnode.store.keyspace import (
     head_group,
     split_head_key,
 )
+from fastnode.store.sums import SumRows
 
 _TIMESTAMP_BYTES: Final = 8
 _HEAD_START: Final = len(FAMILY_HEAD)
@@ -39,11 +40,13 @@ class Reader(Protocol):
 class HeadRows:
     """Head rows as the engine has them, of the groups that were touched lately: most sends go to
     the same groups as those before. What a batch makes of them is believed once it is written.
+    `sums` are rows of another kind that are kept in the same way.
     """
 
-    __slots__ = ("_planned", "_rows")
+    __slots__ = ("_planned", "_rows", "sums")
 
     def __init__(self) -> None:
+        self.sums = SumRows()
         self._rows: dict[bytes, bytes | None] = {}
         self._planned: dict[bytes, bytes | None] = {}
 
@@ -77,6 +80,7 @@ class HeadRows:
         self._planned = planned
 
     def written(self) -> None:
+        self.sums.written()
         if self._planned:
             self._rows.update(self._planned)
             self._planned = {}

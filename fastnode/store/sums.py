@@ -1,11 +1,13 @@
 """Counters and low-water marks: *add* and *max* writes of one batch, summed up and written once
 each.
 
-Nothing outlives the batch: the stored value is read at the first change, so there is no cache to
-bound or to invalidate.
+The stored value is read at the first change, unless an earlier batch has left it: with load on many
+queues nearly every message changes a counter that no other message of its batch does.
 """
 
 from typing import Protocol
+
+from fastnode import config
 
 
 class Reader(Protocol):
@@ -16,11 +18,49 @@ class Writer(Protocol):
     def put(self, key: bytes, value: bytes) -> None: ...
 
 
-class Sums:
-    __slots__ = ("_counters", "_dropped", "_engine", "_marks")
+class SumRows:
+    """Counters and marks as the engine has them, of the queues that were used lately. What a batch
+    makes of them is believed once it is written.
+    """
 
-    def __init__(self, engine: Reader) -> None:
+    __slots__ = ("_planned", "_rows")
+
+    def __init__(self) -> None:
+        self._rows: dict[bytes, bytes | None] = {}
+        self._planned: dict[bytes, bytes] = {}
+
+    def read(self, engine: Reader, key: bytes) -> bytes | None:
+        rows = self._rows
+        if key in rows:
+            return rows[key]
+        if len(rows) >= config.SUMS_REMEMBERED_MAX:
+            # The cheapest bound is to start over.
+            rows.clear()
+        stored = rows[key] = engine.get(key)
+        return stored
+
+    def forget(self) -> None:
+        """Ranges are dropped: what was in them is not asked for."""
+        self._rows.clear()
+
+    def plan(self, planned: dict[bytes, bytes]) -> None:
+        """Instead of what was planned before and not written."""
+        self._planned = planned
+
+    def written(self) -> None:
+        planned, self._planned = self._planned, {}
+        for key, value in planned.items():
+            # What was read for it may have been forgotten since, for want of room.
+            if key in self._rows:
+                self._rows[key] = value
+
+
+class Sums:
+    __slots__ = ("_counters", "_dropped", "_engine", "_known", "_marks")
+
+    def __init__(self, engine: Reader, known: SumRows | None = None) -> None:
         self._engine = engine
+        self._known = known or SumRows()
         self._counters: dict[bytes, int] = {}
         self._marks: dict[bytes, bytes] = {}
         self._dropped: list[tuple[bytes, bytes]] = []
@@ -38,21 +78,24 @@ class Sums:
     def drop(self, start: bytes, end: bytes) -> None:
         """The range is gone, with what this batch had done to it before."""
         self._dropped.append((start, end))
+        self._known.forget()
         for changes in (self._counters, self._marks):
             for key in [key for key in changes if start <= key < end]:
                 del changes[key]
 
     def write(self, batch: Writer) -> None:
-        for key, value in self._counters.items():
-            batch.put(key, value.to_bytes(8, "big", signed=True))
-        for key, mark in self._marks.items():
-            batch.put(key, mark)
+        planned = {
+            key: value.to_bytes(8, "big", signed=True) for key, value in self._counters.items()
+        } | self._marks
+        for key, written in planned.items():
+            batch.put(key, written)
+        self._known.plan(planned)
 
     def _stored(self, key: bytes) -> bytes | None:
         dropped = self._dropped
         if dropped and any(start <= key < end for start, end in dropped):
             return None
-        return self._engine.get(key)
+        return self._known.read(self._engine, key)
 
 
 def decode_counter(stored: bytes | None) -> int:
