@@ -1,5 +1,6 @@
 """The Python surface of `_deliver.pyx`."""
 
+from collections import deque
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 from fastnode._core_ref import MessageRecord, MessageState, Receipt
@@ -25,6 +26,9 @@ def open_receipts(
 def state_keys(prefix: bytes, positions: Iterable[int]) -> list[bytes]: ...
 def page_items(rows: Iterable[tuple[bytes, bytes]], skipped: Container[int]) -> list[Item]: ...
 def are_plain(items: Iterable[Item], expired_ms: int) -> bool: ...
+def take_plain(
+    buffer: deque[Item], limit: int, expired_ms: int, state_prefix: bytes, held: set[bytes]
+) -> tuple[list[Item], tuple[int, ...], tuple[bytes, ...], int] | None: ...
 def plan_receive(
     request: bytes,
     start_ts: int,
@@ -52,3 +56,12 @@ def show_messages(
 def receipt_places(
     secret: bytes, partition: int, generation: int, handles: Iterable[str]
 ) -> list[tuple[int, int]] | None: ...
+def hidden_messages(
+    secret: bytes,
+    partition: int,
+    generation: int,
+    handles: Iterable[str],
+    scheduled: dict[int, int],
+    state_prefix: bytes,
+    held: set[bytes],
+) -> tuple[dict[int, int], tuple[bytes, ...]] | None: ...

@@ -87,6 +87,11 @@ cdef struct Place:
     uint64_t commit_ts
     uint16_t entry
 
+# What a handle says.
+cdef struct Named:
+    Place place
+    uint64_t nonce
+
 
 def plan_deliveries(keys not None, uint64_t commit_ts, uint64_t visible_at, messages not None):
     cdef bytes state_prefix = bytes_at(keys, 1), timer_prefix = bytes_at(keys, 2)
@@ -210,14 +215,43 @@ def page_items(rows not None, skipped not None):
 
 
 def are_plain(items not None, int64_t expired_ms):
-    cdef const uint8_t* record
-    # Nothing was sent before the clock began.
-    cdef bint may_expire = expired_ms >= 0
     for item in items:
-        record = record_of(bytes_at(item, 1))
-        if record[1] != 0 or (may_expire and load_u64(record + SENT_AT) <= <uint64_t>expired_ms):
+        if not is_plain(record_of(bytes_at(item, 1)), expired_ms):
             return False
     return True
+
+
+def take_plain(
+    buffer not None, Py_ssize_t limit, int64_t expired_ms, bytes state_prefix not None,
+    set held not None
+):
+    cdef list items = [], positions = [], keys = []
+    cdef Py_ssize_t size = 0
+    cdef Place place
+    cdef bytes stored
+    for item in buffer:
+        if len(items) == limit:
+            break
+        place = place_of(part(item, 0))
+        stored = bytes_at(item, 1)
+        key = key_of(state_prefix, &place)
+        if not is_plain(record_of(stored), expired_ms) or key in held:
+            return None
+        size += PyBytes_GET_SIZE(stored)
+        items.append(item)
+        positions.append(part(item, 0))
+        keys.append(key)
+    pop = buffer.popleft
+    for item in items:
+        pop()
+    return items, tuple(positions), tuple(keys), size
+
+
+cdef inline bint is_plain(const uint8_t* record, int64_t expired_ms) noexcept nogil:
+    # Nothing was sent before the clock began.
+    return record[1] == 0 and (
+        expired_ms < 0 or load_u64(record + SENT_AT) > <uint64_t>expired_ms
+    )
 
 
 def plan_receive(
@@ -424,76 +458,58 @@ cdef inline uint8_t* store_text(uint8_t* at, bytes text) noexcept:
     return store(at, address(text), PyBytes_GET_SIZE(text))
 
 
-cdef inline Py_ssize_t letter_size(uint8_t letter) noexcept nogil:
-    """Of a byte of UTF-8 in a JSON string."""
-    if letter >= 32:
-        return 2 if letter == 34 or letter == 92 else 1
-    return 2 if (letter >= 8 and letter <= 13 and letter != 11) else 6
-
-
-cdef Py_ssize_t special_letters(const uint8_t* text, Py_ssize_t size) noexcept nogil:
-    """How many have to be escaped: mostly none, and a loop without branches is told so soonest."""
-    cdef Py_ssize_t index
-    cdef uint32_t count = 0
-    for index in range(size):
-        count += (text[index] < 32) | (text[index] == 34) | (text[index] == 92)
-    return count
-
-
-cdef Py_ssize_t escaped_size(const uint8_t* text, Py_ssize_t size) noexcept nogil:
-    cdef Py_ssize_t index, escaped = 0
-    if special_letters(text, size) == 0:
-        return size
-    for index in range(size):
-        escaped += letter_size(text[index])
-    return escaped
-
-
-cdef uint8_t* store_escaped(
-    uint8_t* at, const uint8_t* text, Py_ssize_t size, Py_ssize_t into
-) noexcept nogil:
-    """`into` is the escaped size."""
-    cdef Py_ssize_t index, begin = 0, letters
-    cdef const char* short_names = "btn?fr"
-    if into == size:
-        return store(at, text, size)
-    for index in range(size):
-        letters = letter_size(text[index])
-        if letters == 1:
-            continue
-        at = store(at, text + begin, index - begin)
-        begin = index + 1
-        at[0] = 92
-        if letters == 2:
-            at[1] = text[index] if text[index] >= 32 else <uint8_t>short_names[text[index] - 8]
-        else:
-            store_hexadecimal(store(at + 1, b"u00", 3), text + index, 1)
-        at += letters
-    return store(at, text + begin, size - begin)
-
-
 def receipt_places(
     bytes secret not None, int64_t partition, uint64_t generation, handles not None
 ):
     cdef const uint8_t* key = sixteen(secret, "a hash key")
-    cdef uint8_t[RECEIPT_BYTES_MAX] raw
-    cdef const uint8_t* at
-    cdef uint64_t high, low
+    cdef Named named_by
     cdef list places = []
     for handle in handles:
-        at = genuine_receipt(key, partition, handle, raw)
-        if at is NULL or load_u64(at) != generation:
+        if not read_named(key, partition, generation, handle, &named_by):
             return None
-        high, low = load_u64(at + 8), load_u64(at + 16)
-        # Version and variant of the ids that name positions.
-        if ((high >> 12) & 15) != 7 or (low >> 62) != 2:
-            return None
-        position = position_of(
-            ((high >> 16) << 16) | ((high & 0xFFF) << 4) | ((low >> 58) & 15),
-            <uint16_t>((low >> 54) & 15),
-        )
-        places.append((position, load_u64(at + 24)))
+        places.append((position_of(named_by.place.commit_ts, named_by.place.entry), named_by.nonce))
     return places
+
+
+def hidden_messages(
+    bytes secret not None, int64_t partition, uint64_t generation, handles not None,
+    dict scheduled not None, bytes state_prefix not None, set held not None
+):
+    cdef const uint8_t* secret_key = sixteen(secret, "a hash key")
+    cdef Named named_by
+    cdef dict times = {}
+    cdef list keys = []
+    for handle in handles:
+        if not read_named(secret_key, partition, generation, handle, &named_by):
+            return None
+        position = position_of(named_by.place.commit_ts, named_by.place.entry)
+        visible_at = scheduled.get(position)
+        key = key_of(state_prefix, &named_by.place)
+        if visible_at is None or key in held:
+            return None
+        if position not in times:
+            times[position] = visible_at
+            keys.append(key)
+    return times, tuple(keys)
+
+
+cdef bint read_named(
+    const uint8_t* secret, int64_t partition, uint64_t generation, str handle, Named* named_by
+) except -1:
+    """False unless the handle is genuine, of that generation, and its id names a position."""
+    cdef uint8_t[RECEIPT_BYTES_MAX] raw
+    cdef const uint8_t* at = genuine_receipt(secret, partition, handle, raw)
+    cdef uint64_t high, low
+    if at is NULL or load_u64(at) != generation:
+        return False
+    high, low = load_u64(at + 8), load_u64(at + 16)
+    # Version and variant of the ids that name positions.
+    if ((high >> 12) & 15) != 7 or (low >> 62) != 2:
+        return False
+    named_by.place.commit_ts = ((high >> 16) << 16) | ((high & 0xFFF) << 4) | ((low >> 58) & 15)
+    named_by.place.entry = <uint16_t>((low >> 54) & 15)
+    named_by.nonce = load_u64(at + 24)
+    return True
 
 
 cdef inline object position_of(uint64_t commit_ts, uint16_t entry):

@@ -5,7 +5,9 @@ a delete write, and what the client is told.
 for `queue` to say.
 """
 
+from collections import deque
 from collections.abc import Container, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 import msgspec
@@ -154,6 +156,23 @@ def are_plain(items: Iterable[Item], expired_ms: int) -> bool:
     return all(not record.flags and record.sent_ms > expired_ms for record in records)
 
 
+def take_plain(
+    buffer: deque[Item], limit: int, expired_ms: int, state_prefix: bytes, held: set[bytes]
+) -> tuple[list[Item], tuple[int, ...], tuple[bytes, ...], int] | None:
+    """Take the first messages of a buffer, at most `limit`: they, their positions, the keys of
+    their states and the bytes of their records. None, and nothing is taken, unless all of them are
+    plain and no state is held.
+    """
+    items = list(islice(buffer, limit))
+    positions = tuple(position for position, _ in items)
+    keys = tuple(state_keys(state_prefix, positions))
+    if not are_plain(items, expired_ms) or not held.isdisjoint(keys):
+        return None
+    for _ in items:
+        buffer.popleft()
+    return items, positions, keys, sum(len(record) for _, record in items)
+
+
 def plan_receive(
     request: bytes,
     start_ts: int,
@@ -237,6 +256,26 @@ def receipt_places(
         return [(_position(receipt.message_id), receipt.nonce) for receipt in opened]
     except ValueError:
         return None
+
+
+def hidden_messages(
+    secret: bytes,
+    partition: int,
+    generation: int,
+    handles: Iterable[str],
+    scheduled: dict[int, int],
+    state_prefix: bytes,
+    held: set[bytes],
+) -> tuple[dict[int, int], tuple[bytes, ...]] | None:
+    """What the handles name: until when each message, by its position, is hidden, and the keys of
+    their states. None unless all are genuine, all of these times are known and no state is held.
+    """
+    places = receipt_places(secret, partition, generation, handles)
+    if places is None or any(position not in scheduled for position, _ in places):
+        return None
+    times = {position: scheduled[position] for position, _ in places}
+    keys = tuple(state_keys(state_prefix, times))
+    return (times, keys) if held.isdisjoint(keys) else None
 
 
 def _position(message_id: bytes) -> int:

@@ -100,6 +100,7 @@ if COMPILED:
         )
         from fastnode._deliver import (
             are_plain,
+            hidden_messages,
             open_receipts,
             page_items,
             plan_delete,
@@ -110,6 +111,7 @@ if COMPILED:
             show_deliveries,
             show_messages,
             state_keys,
+            take_plain,
         )
         from fastnode._http import take_request
         from fastnode._keys import (
@@ -179,6 +181,7 @@ else:
     )
     from fastnode._deliver_ref import (
         are_plain,
+        hidden_messages,
         open_receipts,
         page_items,
         plan_delete,
@@ -189,6 +192,7 @@ else:
         show_deliveries,
         show_messages,
         state_keys,
+        take_plain,
     )
     from fastnode._http_ref import take_request
     from fastnode._keys_ref import (
@@ -340,6 +344,7 @@ __all__ = [
     "find_parameter",
     "group_key",
     "head_changes",
+    "hidden_messages",
     "home_group",
     "id_key",
     "is_token",
@@ -379,6 +384,7 @@ __all__ = [
     "split_queue_segment",
     "split_timer_key",
     "state_keys",
+    "take_plain",
     "take_request",
     "text",
     "timer_key",

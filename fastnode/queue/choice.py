@@ -54,15 +54,20 @@ class Choice(NamedTuple):
 
 class PlainChoice(NamedTuple):
     """What a receive claims on its short way: positions and records of messages that nobody has
-    received, and in a FIFO queue the groups that they were found in.
+    received, and in a FIFO queue the groups that they were found in. Positions and the keys of
+    their states are given by who has them at hand already.
     """
 
     items: list[tuple[int, bytes]]
     groups: list[str]
+    positions: tuple[int, ...] = ()
+    keys: tuple[bytes, ...] = ()
 
-    @property
-    def positions(self) -> list[int]:
-        return [position for position, _ in self.items]
+    def located(self, state_prefix: bytes) -> "PlainChoice":
+        """With positions and keys."""
+        positions = tuple([position for position, _ in self.items])
+        keys = tuple(native.state_keys(state_prefix, positions))
+        return PlainChoice(self.items, self.groups, positions, keys)
 
     def decoded(self) -> Choice:
         """As the long way has it."""

@@ -180,8 +180,7 @@ def choose(
 
 def may_be_full(queue: LiveQueue) -> bool:
     """A look into memory mostly says no."""
-    timers = queue.timers
-    if timers.knows_all and timers.count < config.IN_FLIGHT_MESSAGES_MAX:
+    if queue.timers.is_below(config.IN_FLIGHT_MESSAGES_MAX):
         return False
     return queue.group.counter(queue.messages.in_flight) >= config.IN_FLIGHT_MESSAGES_MAX
 

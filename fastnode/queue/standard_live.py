@@ -55,19 +55,20 @@ class StandardQueue(LiveQueue):
         """What `choose` would claim, if these are messages that need nothing but to be handed out;
         otherwise nothing is taken.
         """
-        self._catch_up(now)
-        if self.timers.has_due or self.tenants is not None:
+        if not self.timers.is_quiet(now):
+            self._catch_up(now)
+            if self.timers.has_due:
+                return None
+        if self.tenants is not None:
             return None
-        items: list[Item] = []
-        while (wanted := limit - len(items)) and self.waiting.has_messages:
-            if self.waiting.needs_page:
-                self._load_waiting()
-            items += self.waiting.take(wanted)
-        choice = PlainChoice(items, [])
-        if not items or not native.are_plain(items, (now >> 16) - self.settings.retention_ms):
-            self.untake(choice)
+        waiting, oldest_ms = self.waiting, (now >> 16) - self.settings.retention_ms
+        while waiting.is_short_of(limit):
+            self._load_waiting()
+        held = self.group.latches.held
+        choice = waiting.take_plain(limit, oldest_ms, self.messages.state, held)
+        if choice is None or not choice.items:
             return None
-        self.scanned += len(items)
+        self.scanned += len(choice.items)
         return choice
 
     def untake(self, choice: PlainChoice) -> None:
@@ -94,7 +95,7 @@ class StandardQueue(LiveQueue):
 
     def delivered(self, choice: PlainChoice, _nonce: int, visible_at: int) -> None:
         """The receive is through."""
-        self.handed_out(tuple(choice.positions), visible_at)
+        self.handed_out(choice.positions, visible_at)
         if self.tenants is not None:
             self.settled(choice.decoded())
 
@@ -137,12 +138,25 @@ class StandardQueue(LiveQueue):
             for position in positions:
                 self.tenants.removed(position)
 
-    def hidden(self, places: Iterable[tuple[int, int]], _now: int) -> Hidden | None:
-        """Messages by position and nonce, if they may be deleted and nothing else has to be known
-        for that; None if it must be looked up.
+    def hidden(
+        self, handles: Sequence[str], held: set[bytes]
+    ) -> tuple[Hidden, tuple[bytes, ...]] | None:
+        """Messages by their handles, if they may be deleted and nothing else has to be known for
+        that, with the keys of their states; None if it must be looked up.
         """
-        times = self.times_of([position for position, _ in places])
-        return None if times is None else Hidden(times, {})
+        found = None
+        if not self._has_arrivals:
+            secret, scheduled = self.receipt_secret, self.timers.scheduled
+            found = native.hidden_messages(
+                secret,
+                self.partition,
+                self.generation,
+                handles,
+                scheduled,
+                self.messages.state,
+                held,
+            )
+        return None if found is None else (Hidden(found[0], {}), found[1])
 
     def unfiling(self, _hidden: Hidden) -> list[Write]:
         """What else a delete writes."""

@@ -35,7 +35,7 @@ class Timers:
         "_heap",
         "_heaped",
         "_horizon",
-        "_scheduled",
+        "scheduled",
         "through",
     )
 
@@ -43,7 +43,8 @@ class Timers:
         self._heap: list[_Bunch] = []
         # How many messages are in the heap, those included whose timers have changed since.
         self._heaped = 0
-        self._scheduled: dict[int, int] = {}
+        # When messages become due that are not due yet, by their positions. Others look only.
+        self.scheduled: dict[int, int] = {}
         self._due_heap: list[int] = []
         self._due: dict[int, bool] = {}
         self._due_received = 0
@@ -62,7 +63,7 @@ class Timers:
 
     def times_of(self, positions: Iterable[int]) -> dict[int, int] | None:
         """When each becomes due; None unless that is known of all."""
-        scheduled = self._scheduled
+        scheduled = self.scheduled
         try:
             return {position: scheduled[position] for position in positions}
         except KeyError:
@@ -71,15 +72,26 @@ class Timers:
     @property
     def count(self) -> int:
         """How many messages have a timer, as far as the horizon."""
-        return len(self._scheduled) + len(self._due)
+        return len(self.scheduled) + len(self._due)
 
     def has(self, position: int) -> bool:
-        return position in self._scheduled or position in self._due
+        return position in self.scheduled or position in self._due
 
     def has_any(self, positions: Iterable[int]) -> bool:
         return not (
-            self._scheduled.keys().isdisjoint(positions) and self._due.keys().isdisjoint(positions)
+            self.scheduled.keys().isdisjoint(positions) and self._due.keys().isdisjoint(positions)
         )
+
+    def is_below(self, count: int) -> bool:
+        """Whether fewer messages than that have a timer; False if that is not known."""
+        return self._horizon == NO_HORIZON and len(self.scheduled) + len(self._due) < count
+
+    def is_quiet(self, now: int) -> bool:
+        """Nothing is due, nothing becomes due, and no page has to be read."""
+        heap, horizon = self._heap, self._horizon
+        if self._due or horizon <= now or (heap and heap[0][0] <= now):
+            return False
+        return horizon == NO_HORIZON or bool(self.scheduled)
 
     @property
     def due_received(self) -> int:
@@ -93,7 +105,7 @@ class Timers:
     def needs_page(self, now: int) -> bool:
         if len(self._due) >= config.DUE_TIMERS_MAX:
             return False
-        return self._horizon <= now or (not self._scheduled and self._horizon < NO_HORIZON)
+        return self._horizon <= now or (not self.scheduled and self._horizon < NO_HORIZON)
 
     def load(self, page: Sequence[Timer], *, is_last: bool) -> None:
         """Timers from the horizon on, in order. What shares the last one's time comes with the next
@@ -113,7 +125,7 @@ class Timers:
             return
         if self._due:
             self.forget(positions)
-        self._scheduled.update(dict.fromkeys(positions, visible_at))
+        self.scheduled.update(dict.fromkeys(positions, visible_at))
         heapq.heappush(self._heap, (visible_at, positions, was_received))
         self._heaped += len(positions)
         if self._heaped > 2 * config.TIMER_PAGE:
@@ -121,7 +133,7 @@ class Timers:
 
     def forget(self, positions: Iterable[int]) -> None:
         """Messages were deleted, or their timers changed. Heaps drop what is no longer known."""
-        scheduled, due = self._scheduled, self._due
+        scheduled, due = self.scheduled, self._due
         for position in positions:
             scheduled.pop(position, None)
             if due and due.pop(position, False):
@@ -129,7 +141,7 @@ class Timers:
 
     def advance(self, now: int) -> None:
         """Whatever is visible at `now` becomes due."""
-        heap, scheduled = self._heap, self._scheduled
+        heap, scheduled = self._heap, self.scheduled
         while heap and heap[0][0] <= now:
             visible_at, positions, was_received = self._pop()
             for position in positions:
@@ -167,7 +179,7 @@ class Timers:
 
     def _is_alive(self, bunch: _Bunch) -> bool:
         visible_at, positions, _ = bunch
-        return any(self._scheduled.get(position) == visible_at for position in positions)
+        return any(self.scheduled.get(position) == visible_at for position in positions)
 
     def _pop(self) -> _Bunch:
         bunch = heapq.heappop(self._heap)
@@ -181,11 +193,14 @@ class Timers:
 
     def _shrink(self) -> None:
         """Keep the earliest page; the rest stays in the engine."""
+        scheduled, is_gone = self.scheduled, self.scheduled.keys().isdisjoint
         live = sorted(
             Timer(visible_at, position, was_received)
             for visible_at, positions, was_received in self._heap
+            # Mostly all of a bunch are gone, and one look at it is quicker than ten.
+            if not is_gone(positions)
             for position in positions
-            if self._scheduled.get(position) == visible_at
+            if scheduled.get(position) == visible_at
         )
         kept, rest = live[: config.TIMER_PAGE], live[config.TIMER_PAGE :]
         if rest:
@@ -193,4 +208,4 @@ class Timers:
             kept = [timer for timer in kept if timer.visible_at < self._horizon]
         self._heap = [(at, (position,), was_received) for at, position, was_received in kept]
         self._heaped = len(kept)
-        self._scheduled = {timer.position: timer.visible_at for timer in kept}
+        self.scheduled = {timer.position: timer.visible_at for timer in kept}

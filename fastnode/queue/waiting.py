@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from fastnode import config, native
+from fastnode.queue.choice import PlainChoice
 from fastnode.store.keyspace import split_position
 
 # (position, record): a position is commit timestamp << 16 | entry, see store/keyspace.py.
@@ -106,6 +107,21 @@ class Waiting:
         items = [buffer.popleft() for _ in range(min(limit, len(buffer)))]
         self._buffered_bytes -= sum([len(record) for _, record in items])
         return items
+
+    def is_short_of(self, wanted: int) -> bool:
+        """Whether more than is buffered could be taken."""
+        return len(self._buffer) < wanted and not self._reaches_end
+
+    def take_plain(
+        self, limit: int, expired_ms: int, state_prefix: bytes, held: set[bytes]
+    ) -> PlainChoice | None:
+        """As `take`, if these messages need nothing but to be handed out."""
+        taken = native.take_plain(self._buffer, limit, expired_ms, state_prefix, held)
+        if taken is None:
+            return None
+        items, positions, keys, size = taken
+        self._buffered_bytes -= size
+        return PlainChoice(items, [], positions, keys)
 
     def untake(self, items: Sequence[Item]) -> None:
         """They were just taken, and nobody wants them after all."""

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from fastnode import _core_ref, _keys_ref, native
 from tests.unit.conftest import implementation
+from tests.unit.native import handout_arguments
 from tests.unit.native import strategies as own
 
 pytestmark = pytest.mark.skipif(not native.COMPILED, reason="pure mode has nothing to compare")
@@ -238,6 +240,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     "are_plain": st.tuples(
         st.lists(items, max_size=3), st.integers(-(2**63), 2**63 - 1) | st.just(0)
     ),
+    "take_plain": handout_arguments.taking(stored_messages),
     "plan_receive": st.tuples(
         *(sixteens, numbers, numbers, st.integers(-1, 256), handout_keys, numbers, positions),
         st.lists(items, min_size=1, max_size=18),
@@ -256,6 +259,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
         *(st.just(b"s" * 16), st.sampled_from([native.UNPARTITIONED, 0]), st.sampled_from([1, 2])),
         st.lists(few_receipts | handles, max_size=3),
     ),
+    "hidden_messages": handout_arguments.hiding(few_receipts | handles),
     "plan_sends": st.tuples(
         sixteens,
         numbers,
@@ -373,12 +377,18 @@ def find(name: str, suffix: str) -> Callable[..., object]:
 @pytest.mark.parametrize("name", ARGUMENTS)
 @given(data=st.data())
 def test_compiled_function_equals_its_twin(name: str, data: st.DataObject) -> None:
-    arguments = data.draw(ARGUMENTS[name])
-    results = [outcome(find(name, suffix), arguments) for suffix in ("", "_ref")]
+    drawn = data.draw(ARGUMENTS[name])
+    # What a call does to its arguments is part of what it does.
+    arguments = [deepcopy(drawn), deepcopy(drawn)]
+    results = [
+        outcome(find(name, suffix), given_to)
+        for suffix, given_to in zip(("", "_ref"), arguments, strict=True)
+    ]
     refusals = [result in (ValueError, OverflowError) for result in results]
     # Which of two wrong arguments is named first is nobody's business; that the call is refused is.
     assert refusals[0] == refusals[1]
     assert refusals[0] or (results[0] == results[1] and type(results[0]) is type(results[1]))
+    assert refusals[0] or arguments[0] == arguments[1]
 
 
 def test_every_function_of_the_door_is_compared() -> None:
