@@ -12,6 +12,7 @@ from fastnode.datadir import recorded_workers
 from fastnode.logs import configure_logs
 from fastnode.settings import Settings, load_settings
 
+_OWN_FILES: Final = 0o077
 _LOGGER: Final = logging.getLogger(__name__)
 
 
@@ -20,6 +21,8 @@ def run(arguments: Sequence[str]) -> int:
     flags, config = parse_flags("run", arguments)
     settings = load_settings(flags, os.environ, config=config)
     configure_logs(settings.log_level, sys.stderr, settings.log_format)
+    # What a node writes is for its own user, whatever the shell has set.
+    os.umask(_OWN_FILES)
     warn_of_choices(settings)
     _check_queues(settings)
     _serve(settings)
@@ -33,6 +36,11 @@ def warn_of_choices(settings: Settings) -> None:
     for name in settings.open_to_network:
         address = str(getattr(settings, name))
         _LOGGER.warning("the open API is reachable from the network", extra={name: address})
+    if settings.admin_tokens and not (settings.tls_cert or settings.admin.is_loopback):
+        _LOGGER.warning(
+            "admin tokens travel as they are: give --tls-cert, or put TLS in front",
+            extra={"admin": str(settings.admin)},
+        )
 
 
 def _check_queues(settings: Settings) -> None:

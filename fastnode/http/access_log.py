@@ -41,7 +41,7 @@ class RotatedFile:
         self._name = name
         self._bytes = 0
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             stems = [path.stem for path in self._files()]
             self._number = int(stems[-1][-_DIGITS:]) if stems else 0
             self._file = self._open_next()
@@ -69,7 +69,7 @@ class RotatedFile:
             self._number += 1
             with contextlib.suppress(FileExistsError):
                 path = self._directory / f"{self._name}-{self._number:0{_DIGITS}d}{_SUFFIX}"
-                file = os.open(path, _NEW_FILE, 0o640)
+                file = os.open(path, _NEW_FILE, 0o600)
                 break
         for old in self._files()[:-ACCESS_LOG_FILES_MAX]:
             old.unlink(missing_ok=True)

@@ -3,6 +3,7 @@ queues is in `admin_api.py`, and the console's files are in `console_pages.py`.
 """
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from fastnode.http.admin_api import PREFIX, AdminApi
 from fastnode.http.console_pages import ConsolePages
@@ -10,6 +11,8 @@ from fastnode.http.exchange import Exchange
 from fastnode.http.http1 import Request
 from fastnode.http.metrics_page import rendered_metrics
 from fastnode.http.response import TEXT
+
+METRICS: Final = b"/metrics"
 
 Page = Callable[[], tuple[int, bytes, bytes]]
 
@@ -32,7 +35,7 @@ class Admin:
         self._pages: dict[bytes, Page] = {
             b"/healthz": self._health,
             b"/readyz": self._readiness,
-            b"/metrics": self._counts,
+            METRICS: self._counts,
         }
 
     def respond(self, request: Request, exchange: Exchange) -> None:
@@ -45,8 +48,15 @@ class Admin:
             exchange.reply(404, TEXT, b"not found\n")
         elif request.method not in (b"GET", b"HEAD"):
             exchange.reply(405, TEXT + b"Allow: GET, HEAD\r\n", b"read only\n")
+        elif request.path == METRICS and not self.admits(request):
+            # They name queues.
+            exchange.reply(403, TEXT, b"not for web pages of another origin or host\n")
         else:
             exchange.reply(*page())
+
+    def admits(self, request: Request) -> bool:
+        """Whether no foreign web page can have sent it."""
+        return self._api is None or self._api.admits(request)
 
     def _health(self) -> tuple[int, bytes, bytes]:
         return 200, TEXT, b"ok\n"

@@ -81,6 +81,13 @@ class AdminApi:
         self._access = access
         self._sections = sections
 
+    def admits(self, request: Request) -> bool:
+        try:
+            self._guard(request)
+        except SqsError:
+            return False
+        return True
+
     def respond(self, request: Request, exchange: Exchange) -> None:
         grant: Grant | None = None
         try:

@@ -21,7 +21,7 @@ from fastnode.cluster.control_api import (
 from fastnode.cluster.outcome import encode_failure
 from fastnode.datadir import DataDir
 from fastnode.flow import gather, start
-from fastnode.http.admin import Admin
+from fastnode.http.admin import METRICS, Admin
 from fastnode.http.admin_cluster import AdminCluster
 from fastnode.http.admin_queues import Look
 from fastnode.http.admin_request import Answer
@@ -48,7 +48,6 @@ _BAD_CURSOR: Final = 100
 _ALONE: Final = (
     "a node with several workers is alone: start it with --workers 1, and then let others join it"
 )
-_METRICS_PATH: Final = b"/metrics"
 log: Final = logging.getLogger("fastnode")
 
 Queue = tuple[str, str, str]
@@ -98,7 +97,7 @@ class AdminPages:
 
     def respond(self, request: Request, exchange: Exchange) -> None:
         is_reading = request.method in (b"GET", b"HEAD")
-        if request.path != _METRICS_PATH or not is_reading:
+        if request.path != METRICS or not is_reading or not self._admin.admits(request):
             self._admin.respond(request, exchange)
             return
 

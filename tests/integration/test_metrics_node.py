@@ -9,8 +9,9 @@ from fastnode.http.metric_families import BY_NAME
 from tests.metrics_text import Family, read_metrics
 from tests.nodes import Node, boto3_client
 
-# Only with others, or with workers.
+# Only with others, with workers, or with a certificate (`test_tls_listener.py`).
 OF_CLUSTERS = {"fastnode_raft_peer_lag_entries"}
+OF_TLS = {"fastnode_certificate_expiry_timestamp_seconds"}
 OF_WORKERS = {name for name in BY_NAME if "handed_over" in name or "siblings" in name}
 
 
@@ -30,7 +31,7 @@ def test_a_node_tells_everything_that_the_table_promises(tmp_path: Path, workers
         with pytest.raises(client.exceptions.QueueDoesNotExist):
             client.get_queue_url(QueueName="none")
         families = scraped(node)
-        absent = OF_CLUSTERS if workers == "2" else OF_CLUSTERS | OF_WORKERS
+        absent = OF_CLUSTERS | OF_TLS | (OF_WORKERS if workers == "1" else set())
         assert families.keys() == BY_NAME.keys() - absent
         assert all(family.kind == BY_NAME[name].kind for name, family in families.items())
         requests = {

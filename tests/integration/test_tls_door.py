@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from fastnode.cli.doctor_checks import Verdict, certificates
 from fastnode.config import HTTP_IDLE_SECONDS, TLS_HANDSHAKE_SECONDS
 from fastnode.errors import UsageError
 from fastnode.http.exchange import Exchange
@@ -19,6 +20,7 @@ from fastnode.http.http1 import Request
 from fastnode.http.listener_tls import ListenerTls
 from fastnode.http.response import TEXT
 from fastnode.http.server import HttpServer
+from fastnode.settings import Settings
 from tests.certificates import make_certificate, make_signer
 from tests.integration.peer_nodes import until
 
@@ -243,3 +245,18 @@ def make_bad_files(ours: Path) -> None:
     lines = (ours / "node1.pem").read_text().splitlines(keepends=True)
     (ours / "cut.pem").write_text("".join(lines[:4]))
     os.mkfifo(ours / "pipe")
+
+
+def test_doctor_tells_how_long_certificates_last(ours: Path) -> None:
+    short, long = make_certificate(ours, 5, days=20), make_certificate(ours, 6, days=100)
+    settings = Settings(
+        tls_cert=short.certificate,
+        tls_key=short.key,
+        peer_tls_cert=long.certificate,
+        peer_tls_key=long.key,
+        peer_tls_ca=long.authority,
+    )
+    first, second = certificates(settings)
+    assert (first.verdict, second.verdict) == (Verdict.WARN, Verdict.OK)
+    assert first.check == "certificate --tls-cert" and "20 days" in first.seen
+    assert "replace its files" in first.advice

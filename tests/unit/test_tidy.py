@@ -69,6 +69,11 @@ BANNED_CALLS: Final = re.compile(
     r"(time\.time(_ns)?|random(\..+)?|(datetime\.)?(datetime|date)\.(now|utcnow|today)"
     r"|uuid\.uuid[14]|print)"
 )
+# Code from data: whoever writes the data would run in the node.
+DANGEROUS: Final = re.compile(
+    r"(pickle|marshal|shelve|dill|cloudpickle)(\..+)?|os\.(system|popen)|(builtins\.)?(eval|exec)"
+    r"|(asyncio\.)?create_subprocess_shell|subprocess\.get(status)?output|yaml\.load"
+)
 SANS_IO: Final = re.compile(
     r"fastnode\.(config|errors|flow|_(keys|core|plan|http|occ|query|sigv4)_ref|queue(\..+)?"
     r"|cluster\.(capabilities|partition_map)"
@@ -225,6 +230,18 @@ def check_calls(path: Path, text: str) -> Iterator[str]:
                 yield f"{line}: {name}: take it as an argument (clock.py), or do it in a shell"
 
 
+def check_dangers(path: Path, text: str) -> Iterator[str]:
+    for line, module in python_imports(path, text):
+        if DANGEROUS.fullmatch(module):
+            yield f"{line}: {module}: read data by a schema, start programs without a shell"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call):
+            shell = [word.value for word in node.keywords if word.arg == "shell"]
+            has_shell = any(ast.unparse(value) != "False" for value in shell)
+            if has_shell or DANGEROUS.fullmatch(ast.unparse(node.func)):
+                yield f"{node.lineno}: {ast.unparse(node.func)}: no code from data, no shell"
+
+
 def check_sans_io(path: Path, text: str) -> Iterator[str]:
     if SANS_IO.fullmatch(module_name(path)):
         for line, module in python_imports(path, text):
@@ -271,6 +288,7 @@ RULES: Final = (
     Rule(check_words, FOLDERS, SOURCE_SUFFIXES),
     Rule(check_calls, ("fastnode",), frozenset({".py"})),
     Rule(check_sans_io, ("fastnode",), frozenset({".py"})),
+    Rule(check_dangers, ("fastnode", "spark_load", "build_backend"), frozenset({".py"})),
     Rule(check_header, FOLDERS, CODE),
     Rule(check_twins, ("fastnode",), frozenset({".pyx"})),
 )
@@ -304,6 +322,11 @@ OFFENCES: Final = (
     (check_calls, "fastnode/queue/x.py", "from datetime import datetime\ndatetime.now()"),
     (check_calls, "fastnode/queue/x.py", "import uuid\nuuid.uuid4()"),
     (check_calls, "fastnode/queue/x.py", "print(1)"),
+    (check_dangers, "fastnode/x.py", "import pickle"),
+    (check_dangers, "spark_load/x.py", "from marshal import loads"),
+    (check_dangers, "fastnode/x.py", "import os\nos.system('ls')"),
+    (check_dangers, "fastnode/x.py", "import subprocess\nsubprocess.run('ls', shell=True)"),
+    (check_dangers, "fastnode/x.py", "eval('1')"),
     (check_sans_io, "fastnode/queue/x.py", "import asyncio"),
     (check_sans_io, "fastnode/store/apply.py", "from os import environ"),
     (check_header, "fastnode/x.py", "import os"),

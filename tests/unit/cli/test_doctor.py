@@ -75,3 +75,12 @@ def test_a_finding_says_what_to_do() -> None:
     finding = Finding("fsync", Verdict.WARN, "slow", "faster disk")
     assert describe(finding, is_coloured=False) == "warn  fsync: slow\n      -> faster disk\n"
     assert "\x1b[33m" in describe(finding, is_coloured=True)
+
+
+def test_certificates_and_secrets_that_a_node_would_not_start_with(tmp_path: Path) -> None:
+    settings = Settings(tls_cert=str(tmp_path / "none.pem"), tls_key=str(tmp_path / "none.key"))
+    (found,) = checks.certificates(settings)
+    assert found.verdict is Verdict.FAIL and "--tls-cert" in found.seen
+    (found,) = checks.certificates(Settings(cluster_secret=str(tmp_path / "none")))
+    assert found.verdict is Verdict.FAIL and "--cluster-secret" in found.seen
+    assert list(checks.certificates(Settings())) == []
