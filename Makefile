@@ -67,7 +67,7 @@ SPARK_TOOLS = $(call PINS,project["project"]["optional-dependencies"]["spark"])
 # On a busy machine a JVM may take minutes to start, and its first query as long again.
 PATIENT := -o timeout=400
 test-load: $(VENV)/.dev $(VENV)/.spark ## the load pipeline in a minute: its rules and checks, and once through Spark
-	$(BIN)/pytest -q tests/spark -m "not long" $(PATIENT)
+	$(BIN)/pytest -q tests/spark tests/chaos -m "not long" $(PATIENT)
 
 test-spark: $(VENV)/.dev $(VENV)/.spark ## all tests of the load pipeline on this machine
 	$(BIN)/pytest -q tests/spark $(PATIENT)
@@ -138,6 +138,19 @@ debug-check: $(VENV)/.dev ## the compiled modules with every bounds check on, ag
 	cp fastnode/_raftlog*.so build/debug/fastnode/
 	$(BIN)/pytest -q -o pythonpath='build/debug .' tests/unit/native
 	rm build/cython-profile
+
+# Python's own allocator would hide what is beyond a block; its leaks at exit are no news.
+.PHONY: sanitize sanitize-rust
+sanitize: $(VENV)/.dev ## the compiled modules under AddressSanitizer and UBSan, against their tests and the fuzzers' inputs
+	FASTNODE_BUILD=sanitize $(BIN)/python setup.py -q build --build-base build/sanitize-base --build-lib build/sanitize
+	cp fastnode/_raftlog*.so build/sanitize/fastnode/
+	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
+	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc \
+	$(BIN)/pytest -q -p no:cacheprovider -o timeout=600 -o pythonpath='build/sanitize .' tests/unit/native tests/fuzz
+	rm build/cython-profile
+
+sanitize-rust: | tools ## cargo test of the log extension under AddressSanitizer (needs a nightly toolchain)
+	cd rust_ext && RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0 cargo +nightly test --quiet --locked --target x86_64-unknown-linux-gnu --target-dir target/sanitize
 
 .PHONY: bench-scale
 bench-scale: $(VENV)/.dev ## 10,000 idle long polls; pages of ListQueues with 100,000 queues

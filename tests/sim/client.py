@@ -103,12 +103,15 @@ class Client:
         # One in so many attempts is left before its answer comes.
         self.leaves = 0
         self.patience = ANSWER_SECONDS[-1]
+        # How many of its attempts go to any node; the others to the one that answered last.
+        self.wanders = 1.0
+        self._home = ""
 
     async def call(self, action: str, request: dict[str, Any], attempts: int = 8) -> Answer:
         """With the retries of an SDK: the same invocation id every time."""
         invocation = self.random.randbytes(16).hex()
         for attempt in range(1, attempts + 1):
-            host = self.random.choice(self._hosts())
+            host = self._choose()
             head = _HEAD.format(
                 host=host,
                 action=action,
@@ -120,9 +123,17 @@ class Client:
             tried_ns = self._loop.work.now_ns
             answer = await self._attempt(host, head.encode() + json.dumps(request).encode())
             if not answer.is_unknown:
+                self._home = host
                 return answer._replace(attempts=attempt, tried_ns=tried_ns)
             await asyncio.sleep(min(0.05 * 2**attempt, 2.0) * (0.5 + self.random.random()))
         return UNKNOWN
+
+    def _choose(self) -> str:
+        hosts = self._hosts()
+        if self._home in hosts and self.random.random() >= self.wanders:
+            return self._home
+        self._home = ""
+        return self.random.choice(hosts)
 
     async def _attempt(self, host: str, request: bytes) -> Answer:
         patience = self.patience

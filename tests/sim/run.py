@@ -120,12 +120,14 @@ class Run:
         self.workers: list[Worker] = []
         self._client_hosts = [f"127.0.1.{at}" for at in range(1, random.randrange(2, 7))]
         leaves = random.choice((0, 5, 20))
+        wanders, counts = random.choice((1.0, 0.1)), random.choice((1, 1, 10))
         self.model.is_calm = not self._fault_ms and not leaves
         for at, host in enumerate(self._client_hosts):
             client = Client(f"c{at}", self._loop(host), work.random(host), self._hosts)
             client.leaves = leaves
             client.patience = random.choice(ANSWER_SECONDS)
-            self.workers.append(Worker(work, self.model, client))
+            client.wanders = wanders
+            self.workers.append(Worker(work, self.model, client, counts))
         self.faults = Faults(self.cluster, self._loop("127.0.2.1"), self._client_hosts)
         if not has_steps:
             self.faults.leave_out("set_clock")

@@ -1,25 +1,28 @@
-"""A run is a pure function of its seed; a few seeds, and that deliberate bugs are found.
+"""A run is a pure function of its seed, and deliberate bugs are found.
 
-`make sim SEEDS=…` runs as many seeds as there is time for.
+`make test-sim` runs 500 seeds besides; `make sim SEEDS=…` as many as there is time for.
 """
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tests.sim.mutation import seeds_until_found
+from tests.sim.clockwork import Bug, Clockwork, SimLoop, TrueClock
+from tests.sim.mutation import BEGIN, END, seeds_until_found, table, write_between
+from tests.sim.network import Network
 from tests.sim.run import simulate
 
 SEED = 36  # Three nodes; one joins and one is removed, so that snapshots are sent too.
 
 
-def hash_in_new_process(**environment: str) -> str:
+def last_line(**environment: str) -> str:
     command = [sys.executable, "-m", "tests.sim", "--seed", str(SEED)]
     ran = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout.split()[-1]
+    return ran.stdout.splitlines()[-1]
 
 
 def test_a_run_depends_on_its_seed_alone() -> None:
@@ -27,10 +30,41 @@ def test_a_run_depends_on_its_seed_alone() -> None:
     assert first.operations > 20 and first.faults > 0
     assert simulate(SEED) == first
     assert simulate(SEED + 1).trace_hash != first.trace_hash
-    assert hash_in_new_process() == hash_in_new_process(FASTNODE_PURE="1")
 
 
-@pytest.mark.parametrize("name", ["skip_flush", "counters_only_grow", "short_window"])
+def test_compiled_and_pure_builds_leave_the_same_trace_in_the_last_line() -> None:
+    compiled = last_line()
+    assert compiled == last_line(FASTNODE_PURE="1")
+    for word in (f"seed {SEED}:", "operations", "faults", "trace"):
+        assert word in compiled
+
+
+def test_somebody_who_wakes_himself_in_no_time_ends_the_run() -> None:
+    work = Clockwork(1)
+    loop = SimLoop(work, Network(work), "127.0.0.1", TrueClock(work))
+
+    def wake() -> None:
+        loop.call_soon(wake)
+
+    loop.call_soon(wake)
+    with pytest.raises(Bug, match="does not come to rest"):
+        work.run(work.now_ns + 1)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["skip_fsync", "skip_flush", "answer_before_commit", "skip_conflicts", "forget_requests"],
+)
 def test_a_deliberate_bug_is_found(name: str) -> None:
-    seeds, words = seeds_until_found(name, range(1, 11))
+    seeds, words = seeds_until_found(name, range(1, 9))
     assert seeds, words
+
+
+def test_the_table_of_mutants_goes_between_its_marks(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    write_between(path, table({"skip_fsync": (3, "seed 3: it is | gone"), "no_delay": (0, "")}))
+    page = path.read_text()
+    assert "| the log is not synced (`skip_fsync`) | 3 | it is / gone |" in page
+    assert page.index("skip_fsync") < page.index("no_delay") and "not found" in page
+    assert page.startswith("before\n") and page.endswith("after\n") and "old" not in page
