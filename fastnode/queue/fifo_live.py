@@ -114,11 +114,8 @@ class FifoQueue(LiveQueue):
 
     def _unreceived(self, head: Head, limit: int) -> list[Item]:
         """The first messages of the group; nothing if somebody has received one of them."""
-        keys = self.messages
-        begin = keys.group_key(head.group_id, head.position)
-        end = native.prefix_end(keys.group_prefix(head.group_id))
-        rows = self.group.scan_keys(begin, end, limit)
-        positions = [int.from_bytes(row[-POSITION_BYTES:], "big") for row in rows]
+        head_key = self.messages.head_key(head.group_id)
+        positions = self.group.head_rows.positions(head_key, head.position, limit)
         if self.timers.has_any(positions):
             return []
         records = self._records(positions)
@@ -344,7 +341,7 @@ class FifoQueue(LiveQueue):
             self._refresh(group_id)
 
     def _refresh(self, group_id: str) -> None:
-        row = self.group.head_row(self.messages.head_key(group_id))
+        row = self.group.head_rows.get(self.messages.head_key(group_id))
         if row is None:
             self.ready.forget(group_id)
         else:
