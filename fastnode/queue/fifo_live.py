@@ -19,10 +19,13 @@ from fastnode.native import (
     Write,
 )
 from fastnode.queue.choice import Choice, Counts, Hidden, PlainChoice, Taken
+from fastnode.queue.fifo_aside import when_changed
+from fastnode.queue.fifo_delayed import count_delayed
 from fastnode.queue.fifo_fresh import Fresh
 from fastnode.queue.fifo_handed import Handed
 from fastnode.queue.fifo_ready import Head, Ready
 from fastnode.queue.fifo_walk import Walk
+from fastnode.queue.fullness import is_full
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.plans import group_of
 from fastnode.queue.waiting import Item
@@ -32,7 +35,6 @@ from fastnode.store.txn import Txn
 
 # As many groups may be passed over because somebody is changing their first message.
 _PASSED_OVER_MAX: Final = 64
-_DELAYED_COUNTED_MAX: Final = 100_000
 # To take off a body that is smaller costs more than to keep it.
 _LIGHT_BODY_BYTES: Final = 256
 
@@ -74,7 +76,7 @@ class FifoQueue(LiveQueue):
     def choose(self, limit: int, now: int, receives_max: int = 0) -> Choice:
         choice = Choice([], [], [])
         self._catch_up(now)
-        barren: list[str] = []
+        barren: list[Head] = []
         while (
             len(choice.messages) < limit
             and not choice.is_cut_short
@@ -85,9 +87,26 @@ class FifoQueue(LiveQueue):
             if head is None:
                 break
             if not self._choose_group(head, limit, now, receives_max, choice):
-                barren.append(head.group_id)
-        self._release(barren)
+                barren.append(head)
+        for head in barren:
+            self._set_aside(head)
         return choice
+
+    def _set_aside(self, head: Head) -> None:
+        """Somebody is changing the first message: until that is over the group stays taken, or
+        whoever waits would be woken for it all the time.
+        """
+        ready = self.ready
+
+        def go_on() -> None:
+            # After a purge nothing of the old generation counts.
+            if self.ready is ready:
+                self._release((head.group_id,))
+                self._wake()
+
+        key = self.messages.state_key(head.position)
+        if not when_changed(self.group.latches, key, go_on):
+            self._release((head.group_id,))
 
     def take_plain(self, limit: int, now: int) -> PlainChoice | None:
         """As in a standard queue."""
@@ -246,18 +265,8 @@ class FifoQueue(LiveQueue):
         self._catch_up(now)
         counter, messages = self.group.counter, self.messages
         in_flight = counter(messages.in_flight) - self.timers.due_received
-        delayed = self._delayed_count(now)
+        delayed = count_delayed(self.group, messages, now, self.delay) if self.delay else 0
         return Counts(counter(messages.total) - in_flight - delayed, in_flight, delayed)
-
-    def _delayed_count(self, now: int) -> int:
-        if not self.delay:
-            return 0
-        keys, scan, limit = self.messages, self.group.scan_keys, _DELAYED_COUNTED_MAX
-        first = max(now - self.delay + 1, 0) << 16
-        sent = scan(keys.data_key(first), native.prefix_end(keys.data), limit)
-        # What somebody has received is not delayed, however long the delay has become since.
-        received = scan(keys.state_key(first), native.prefix_end(keys.state), limit)
-        return len(sent) - len(received)
 
     # --- what transactions did ---------------------------------------------------------------
 
@@ -359,9 +368,11 @@ class FifoQueue(LiveQueue):
 
     def _is_due(self, now: int) -> bool:
         self._load_ready(now)
-        return self.ready.has_due(now, self.delay)
+        return self.ready.has_due(now, self.delay) and not is_full(self, now)
 
     def next_at(self) -> int | None:
+        if is_full(self, self.group.now()):
+            return self.timers.next_at()
         return self.ready.next_at(self.delay)
 
     def _catch_up(self, now: int) -> None:
