@@ -6,6 +6,8 @@ Groups take turns by the moment their first message became available. Both follo
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from fastnode import config, native
@@ -37,6 +39,7 @@ from fastnode.store.txn import Txn
 _PASSED_OVER_MAX: Final = 64
 # To take off a body that is smaller costs more than to keep it.
 _LIGHT_BODY_BYTES: Final = 256
+_group_of_item: Final = itemgetter(1)
 
 
 class FifoQueue(LiveQueue):
@@ -276,11 +279,9 @@ class FifoQueue(LiveQueue):
     def sent(self, commit_ts: int, drafts: Iterable[FifoDraft], records: Iterable[bytes]) -> None:
         """Messages were stored."""
         for draft, record in zip(drafts, records, strict=True):
-            self._stored(draft[1], commit_ts << 16 | draft[0], record)
-        if self.waiters:
-            self.group.afterwards(self._wake)
+            self.sent_one(commit_ts << 16 | draft[0], draft[1], record)
 
-    def _stored(self, group_id: str, position: int, record: bytes) -> None:
+    def sent_one(self, position: int, group_id: str, record: bytes) -> None:
         """Behind others of its group a message changes nothing; of a group that nobody knows, when
         all are known, it is the first.
         """
@@ -291,6 +292,8 @@ class FifoQueue(LiveQueue):
                 self.ready.put(Head(position >> 16, position, group_id))
             else:
                 self._refresh(group_id)
+        if self.waiters:
+            self.group.afterwards(self._wake)
 
     def applied(self, txn: Txn) -> None:
         touched = {key for kind, key, _ in txn.writes if kind == TOUCH}
@@ -318,12 +321,11 @@ class FifoQueue(LiveQueue):
         return Hidden(times, groups)
 
     def unfiling(self, hidden: Hidden) -> list[Write]:
-        keys, writes, touched = self.messages, list[Write](), ""
-        for position, group_id in hidden.groups.items():
-            writes.append((FRESH_DELETE, keys.group_key(group_id, position), b""))
-            if group_id != touched:
-                writes.append((TOUCH, keys.head_key(group_id), b""))
-                touched = group_id
+        keys, writes = self.messages, list[Write]()
+        for group_id, run in groupby(hidden.groups.items(), _group_of_item):
+            rows = native.state_keys(keys.group_prefix(group_id), [item[0] for item in run])
+            writes += [(FRESH_DELETE, row, b"") for row in rows]
+            writes.append((TOUCH, keys.head_key(group_id), b""))
         return writes
 
     def deleted(self, hidden: Hidden) -> None:
