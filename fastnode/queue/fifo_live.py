@@ -140,8 +140,7 @@ class FifoQueue(LiveQueue):
         positions = self.group.head_rows.positions(head_key, head.position, limit)
         if self.timers.has_any(positions):
             return []
-        records = self._records(positions)
-        return [(position, record) for position, record in records.items() if record is not None]
+        return list(zip(positions, self._records(positions), strict=True))
 
     def untake(self, choice: PlainChoice) -> None:
         self._release(set(choice.groups))
@@ -221,10 +220,10 @@ class FifoQueue(LiveQueue):
             positions = [keys.group_position(row) for row in rows]
             states = self._states(positions)
             records = self._records(positions)
-            for position in positions:
+            for position, record in zip(positions, records, strict=True):
                 self.scanned += 1
                 # One that somebody is changing counts as invisible.
-                taken = self._taken(position, states.get(position), records[position])
+                taken = self._taken(position, states.get(position), record)
                 is_changing = self.group.latches.is_held(keys.state_key(position))
                 if is_changing or self._visible_at(taken) > now:
                     return
@@ -243,16 +242,18 @@ class FifoQueue(LiveQueue):
         stored = self.group.get_many([self.messages.state_key(one) for one in positions])
         return dict(zip(positions, stored, strict=True))
 
-    def _records(self, positions: Sequence[int]) -> dict[int, bytes | None]:
+    def _records(self, positions: Sequence[int]) -> list[bytes]:
         records = self._fresh.take(positions)
-        missing = [position for position, record in records.items() if record is None]
+        missing = [at for at, record in enumerate(records) if record is None]
         if missing:
-            stored = self.group.get_many([self.messages.data_key(one) for one in missing])
-            records.update(zip(missing, stored, strict=True))
-        return records
+            wanted = [self.messages.data_key(positions[at]) for at in missing]
+            for at, stored in zip(missing, self.group.get_many(wanted), strict=True):
+                records[at] = stored
+        found = [record for record in records if record is not None]
+        assert len(found) == len(records), "a row of a group without its message"
+        return found
 
-    def _taken(self, position: int, state: bytes | None, record: bytes | None) -> Taken:
-        assert record is not None, "a row of a group without its message"
+    def _taken(self, position: int, state: bytes | None, record: bytes) -> Taken:
         decoded = None if state is None else native.decode_state(state)
         return Taken(position, record, native.decode_message(record), decoded)
 
