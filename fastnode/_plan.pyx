@@ -148,9 +148,8 @@ def head_changes(list transactions not None, list outcomes not None, dict known 
         known = {}
     for writes in landed:
         note_touched(touched, writes, known)
-    if touched or dropped:
-        for writes in landed:
-            note_changes(groups, states, writes)
+    for writes in landed:
+        note_changes(groups, states, writes)
     return _new(_HeadChanges, (touched, groups, states, dropped))
 
 

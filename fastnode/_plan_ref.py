@@ -133,10 +133,9 @@ def _landed_writes(
 class HeadChanges(NamedTuple):
     """What landed transactions do to group indexes and states, and which heads they touch.
 
-    `touched` has the head keys of groups whose head may be another, in order of their first touch;
-    if there are none, and nothing is dropped, nothing else is gathered. `groups` has for each
-    group, by what its head key has after the family, the positions whose rows were written: True
-    put, False deleted.
+    `touched` has the head keys of groups whose head may be another, in order of their first touch.
+    `groups` has for each group, by what its head key has after the family, the positions whose rows
+    were written: True put, False deleted.
     `states` goes by position alone: commit timestamps never repeat, so it names one message.
     `dropped` has the ranges that are gone.
     """
@@ -164,9 +163,8 @@ def head_changes(
     for transaction, outcome in zip(transactions, outcomes, strict=True):
         if outcome[0] == APPLIED:
             _note_touched(changes, transaction.writes, known)
-    if changes.touched or changes.dropped:
-        for write in landed:
-            _note_change(changes, *write)
+    for write in landed:
+        _note_change(changes, *write)
     return changes
 
 

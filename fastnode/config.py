@@ -141,6 +141,9 @@ HELD_MESSAGES_MAX: Final = 10_000
 HEADS_REMEMBERED_MAX: Final = 20_000
 # Counters and marks of queues, the same, about 200 bytes each; a queue in use has two to four.
 SUMS_REMEMBERED_MAX: Final = 10_000
+# Positions of messages in these groups, ten bytes each; a group counts as 16 of them, and takes 300
+# bytes.
+FILED_PLACES_MAX: Final = 400_000
 # Tenants of a fair queue: of one page of them, as many as may be noisy at a time unless they still
 # take too much, and as many as the time of consumers is told apart for, in periods.
 TENANT_PAGE: Final = 1_024

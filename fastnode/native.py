@@ -113,6 +113,7 @@ if COMPILED:
             state_keys,
             take_plain,
         )
+        from fastnode._filed import Filed
         from fastnode._http import take_request
         from fastnode._keys import (
             counter_key,
@@ -194,6 +195,9 @@ else:
         state_keys,
         take_plain,
     )
+
+    # To a type checker they are two classes; tests hold them to one behaviour.
+    from fastnode._filed_ref import Filed  # type: ignore[assignment]
     from fastnode._http_ref import take_request
     from fastnode._keys_ref import (
         counter_key,
@@ -216,7 +220,7 @@ else:
         tombstone_key,
     )
 
-    # To a type checker they are two classes; tests hold them to one behaviour.
+    # Two classes again.
     from fastnode._meter_ref import Times, now_ns  # type: ignore[assignment]
     from fastnode._occ_ref import Resolver  # type: ignore[assignment]
     from fastnode._plain_ref import read_batch, read_send
@@ -301,6 +305,7 @@ __all__ = [
     "Field",
     "FifoDraft",
     "FifoKeys",
+    "Filed",
     "FormError",
     "FormReader",
     "HandoutKeys",

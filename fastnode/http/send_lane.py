@@ -8,7 +8,6 @@ every refusal included, it leaves alone. `tests/unit/http/test_send_lane.py` hol
 """
 
 import re
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -21,7 +20,6 @@ from fastnode.http.invocation import is_first_attempt
 from fastnode.http.lane import HEADERS, TARGET_PREFIX, Lane, is_bare
 from fastnode.http.response import whole_response
 from fastnode.native import (
-    FifoDraft,
     PlainSend,
     fill_answer,
     read_send,
@@ -111,9 +109,9 @@ class SendLane(Lane):
         pending.identity, retention = self.identity_of(pending.request, caller)
         request = request_at(pending.identity, shard.partition)
         stamps = shard.group.stamp(request)
-        pending.drafts, pending.commit_ts, pending.queue = drafts, stamps[1], shard
-        (pending.record,) = fifo_send.submit(
-            shard, (request, retention), stamps, caller.sender_id, drafts, pending
+        pending.group_id, pending.commit_ts, pending.queue = group_id, stamps[1], shard
+        pending.record = fifo_send.submit_one(
+            shard, (request, retention), stamps, caller.sender_id, drafts[0], pending
         )
         return True
 
@@ -143,13 +141,14 @@ class _Pending(Struct, eq=False):
 
 
 class _FifoPending(_Pending, eq=False):
-    drafts: Sequence[FifoDraft] = ()
+    group_id: str = ""
 
     def resume(self, _outcome: object = None) -> None:
         queue, record, commit_ts, lane = self.queue, self.record, self.commit_ts, self.lane
         assert isinstance(queue, FifoQueue)
-        queue.sent(commit_ts, self.drafts, (record,))
-        number = sequence_number(commit_ts << 16, queue.partition)
+        position = commit_ts << 16
+        queue.sent_one(position, self.group_id, record)
+        number = sequence_number(position, queue.partition)
         request_id = lane.request_ids()
         answer = fill_answer(_FIFO_ANSWER, request_id, record, number)
         if len(number) == _DIGITS:

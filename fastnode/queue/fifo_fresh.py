@@ -32,12 +32,12 @@ class Fresh:
         self._records[position] = record
         self._bytes += len(record)
 
-    def take(self, positions: Iterable[int]) -> dict[int, bytes | None]:
+    def take(self, positions: Iterable[int]) -> list[bytes | None]:
         """The records of these messages, None for one that is not here."""
         pop = self._records.pop
-        records = {position: pop(position, None) for position in positions}
-        found = [record for record in records.values() if record is not None]
+        records = [pop(position, None) for position in positions]
+        found = sum([len(record) for record in records if record is not None])
         if found:
-            self._bytes -= sum(map(len, found))
+            self._bytes -= found
             self._refused = 0
         return records

@@ -24,7 +24,10 @@ class Handed:
         if len(handed) + len(positions) > config.HELD_MESSAGES_MAX:
             # The cheapest bound is to start over.
             handed.clear()
-        handed.update(zip(positions, zip(groups, repeat(nonce), strict=False), strict=True))
+        if groups.count(groups[0]) == len(groups):
+            handed.update(dict.fromkeys(positions, (groups[0], nonce)))
+        else:
+            handed.update(zip(positions, zip(groups, repeat(nonce), strict=False), strict=True))
 
     def forget(self, positions: Iterable[int]) -> None:
         if self._handed:

@@ -6,6 +6,8 @@ Groups take turns by the moment their first message became available. Both follo
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from fastnode import config, native
@@ -19,10 +21,13 @@ from fastnode.native import (
     Write,
 )
 from fastnode.queue.choice import Choice, Counts, Hidden, PlainChoice, Taken
+from fastnode.queue.fifo_aside import when_changed
+from fastnode.queue.fifo_delayed import count_delayed
 from fastnode.queue.fifo_fresh import Fresh
 from fastnode.queue.fifo_handed import Handed
 from fastnode.queue.fifo_ready import Head, Ready
 from fastnode.queue.fifo_walk import Walk
+from fastnode.queue.fullness import is_full
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.plans import group_of
 from fastnode.queue.waiting import Item
@@ -32,9 +37,9 @@ from fastnode.store.txn import Txn
 
 # As many groups may be passed over because somebody is changing their first message.
 _PASSED_OVER_MAX: Final = 64
-_DELAYED_COUNTED_MAX: Final = 100_000
 # To take off a body that is smaller costs more than to keep it.
 _LIGHT_BODY_BYTES: Final = 256
+_group_of_item: Final = itemgetter(1)
 
 
 class FifoQueue(LiveQueue):
@@ -74,7 +79,7 @@ class FifoQueue(LiveQueue):
     def choose(self, limit: int, now: int, receives_max: int = 0) -> Choice:
         choice = Choice([], [], [])
         self._catch_up(now)
-        barren: list[str] = []
+        barren: list[Head] = []
         while (
             len(choice.messages) < limit
             and not choice.is_cut_short
@@ -85,9 +90,26 @@ class FifoQueue(LiveQueue):
             if head is None:
                 break
             if not self._choose_group(head, limit, now, receives_max, choice):
-                barren.append(head.group_id)
-        self._release(barren)
+                barren.append(head)
+        for head in barren:
+            self._set_aside(head)
         return choice
+
+    def _set_aside(self, head: Head) -> None:
+        """Somebody is changing the first message: until that is over the group stays taken, or
+        whoever waits would be woken for it all the time.
+        """
+        ready = self.ready
+
+        def go_on() -> None:
+            # After a purge nothing of the old generation counts.
+            if self.ready is ready:
+                self._release((head.group_id,))
+                self._wake()
+
+        key = self.messages.state_key(head.position)
+        if not when_changed(self.group.latches, key, go_on):
+            self._release((head.group_id,))
 
     def take_plain(self, limit: int, now: int) -> PlainChoice | None:
         """As in a standard queue."""
@@ -114,15 +136,11 @@ class FifoQueue(LiveQueue):
 
     def _unreceived(self, head: Head, limit: int) -> list[Item]:
         """The first messages of the group; nothing if somebody has received one of them."""
-        keys = self.messages
-        begin = keys.group_key(head.group_id, head.position)
-        end = native.prefix_end(keys.group_prefix(head.group_id))
-        rows = self.group.scan_keys(begin, end, limit)
-        positions = [int.from_bytes(row[-POSITION_BYTES:], "big") for row in rows]
+        head_key = self.messages.head_key(head.group_id)
+        positions = self.group.head_rows.positions(head_key, head.position, limit)
         if self.timers.has_any(positions):
             return []
-        records = self._records(positions)
-        return [(position, record) for position, record in records.items() if record is not None]
+        return list(zip(positions, self._records(positions), strict=True))
 
     def untake(self, choice: PlainChoice) -> None:
         self._release(set(choice.groups))
@@ -202,10 +220,10 @@ class FifoQueue(LiveQueue):
             positions = [keys.group_position(row) for row in rows]
             states = self._states(positions)
             records = self._records(positions)
-            for position in positions:
+            for position, record in zip(positions, records, strict=True):
                 self.scanned += 1
                 # One that somebody is changing counts as invisible.
-                taken = self._taken(position, states.get(position), records[position])
+                taken = self._taken(position, states.get(position), record)
                 is_changing = self.group.latches.is_held(keys.state_key(position))
                 if is_changing or self._visible_at(taken) > now:
                     return
@@ -224,16 +242,18 @@ class FifoQueue(LiveQueue):
         stored = self.group.get_many([self.messages.state_key(one) for one in positions])
         return dict(zip(positions, stored, strict=True))
 
-    def _records(self, positions: Sequence[int]) -> dict[int, bytes | None]:
+    def _records(self, positions: Sequence[int]) -> list[bytes]:
         records = self._fresh.take(positions)
-        missing = [position for position, record in records.items() if record is None]
+        missing = [at for at, record in enumerate(records) if record is None]
         if missing:
-            stored = self.group.get_many([self.messages.data_key(one) for one in missing])
-            records.update(zip(missing, stored, strict=True))
-        return records
+            wanted = [self.messages.data_key(positions[at]) for at in missing]
+            for at, stored in zip(missing, self.group.get_many(wanted), strict=True):
+                records[at] = stored
+        found = [record for record in records if record is not None]
+        assert len(found) == len(records), "a row of a group without its message"
+        return found
 
-    def _taken(self, position: int, state: bytes | None, record: bytes | None) -> Taken:
-        assert record is not None, "a row of a group without its message"
+    def _taken(self, position: int, state: bytes | None, record: bytes) -> Taken:
         decoded = None if state is None else native.decode_state(state)
         return Taken(position, record, native.decode_message(record), decoded)
 
@@ -249,18 +269,8 @@ class FifoQueue(LiveQueue):
         self._catch_up(now)
         counter, messages = self.group.counter, self.messages
         in_flight = counter(messages.in_flight) - self.timers.due_received
-        delayed = self._delayed_count(now)
+        delayed = count_delayed(self.group, messages, now, self.delay) if self.delay else 0
         return Counts(counter(messages.total) - in_flight - delayed, in_flight, delayed)
-
-    def _delayed_count(self, now: int) -> int:
-        if not self.delay:
-            return 0
-        keys, scan, limit = self.messages, self.group.scan_keys, _DELAYED_COUNTED_MAX
-        first = max(now - self.delay + 1, 0) << 16
-        sent = scan(keys.data_key(first), native.prefix_end(keys.data), limit)
-        # What somebody has received is not delayed, however long the delay has become since.
-        received = scan(keys.state_key(first), native.prefix_end(keys.state), limit)
-        return len(sent) - len(received)
 
     # --- what transactions did ---------------------------------------------------------------
 
@@ -270,11 +280,9 @@ class FifoQueue(LiveQueue):
     def sent(self, commit_ts: int, drafts: Iterable[FifoDraft], records: Iterable[bytes]) -> None:
         """Messages were stored."""
         for draft, record in zip(drafts, records, strict=True):
-            self._stored(draft[1], commit_ts << 16 | draft[0], record)
-        if self.waiters:
-            self.group.afterwards(self._wake)
+            self.sent_one(commit_ts << 16 | draft[0], draft[1], record)
 
-    def _stored(self, group_id: str, position: int, record: bytes) -> None:
+    def sent_one(self, position: int, group_id: str, record: bytes) -> None:
         """Behind others of its group a message changes nothing; of a group that nobody knows, when
         all are known, it is the first.
         """
@@ -285,6 +293,8 @@ class FifoQueue(LiveQueue):
                 self.ready.put(Head(position >> 16, position, group_id))
             else:
                 self._refresh(group_id)
+        if self.waiters:
+            self.group.afterwards(self._wake)
 
     def applied(self, txn: Txn) -> None:
         touched = {key for kind, key, _ in txn.writes if kind == TOUCH}
@@ -312,12 +322,11 @@ class FifoQueue(LiveQueue):
         return Hidden(times, groups)
 
     def unfiling(self, hidden: Hidden) -> list[Write]:
-        keys, writes, touched = self.messages, list[Write](), ""
-        for position, group_id in hidden.groups.items():
-            writes.append((FRESH_DELETE, keys.group_key(group_id, position), b""))
-            if group_id != touched:
-                writes.append((TOUCH, keys.head_key(group_id), b""))
-                touched = group_id
+        keys, writes = self.messages, list[Write]()
+        for group_id, run in groupby(hidden.groups.items(), _group_of_item):
+            rows = native.state_keys(keys.group_prefix(group_id), [item[0] for item in run])
+            writes += [(FRESH_DELETE, row, b"") for row in rows]
+            writes.append((TOUCH, keys.head_key(group_id), b""))
         return writes
 
     def deleted(self, hidden: Hidden) -> None:
@@ -344,7 +353,7 @@ class FifoQueue(LiveQueue):
             self._refresh(group_id)
 
     def _refresh(self, group_id: str) -> None:
-        row = self.group.head_row(self.messages.head_key(group_id))
+        row = self.group.head_rows.get(self.messages.head_key(group_id))
         if row is None:
             self.ready.forget(group_id)
         else:
@@ -362,9 +371,11 @@ class FifoQueue(LiveQueue):
 
     def _is_due(self, now: int) -> bool:
         self._load_ready(now)
-        return self.ready.has_due(now, self.delay)
+        return self.ready.has_due(now, self.delay) and not is_full(self, now)
 
     def next_at(self) -> int | None:
+        if is_full(self, self.group.now()):
+            return self.timers.next_at()
         return self.ready.next_at(self.delay)
 
     def _catch_up(self, now: int) -> None:

@@ -100,10 +100,14 @@ class Ready:
 
     def take(self, now: int, delay: int) -> Head | None:
         """The group whose first message has been available for longest."""
-        due = [head for head in self._tops() if head.due_at(delay) <= now]
-        if not due:
+        if delay:
+            due = [head for head in self._tops() if head.due_at(delay) <= now]
+            head = min(due, key=lambda one: (one.due_at(delay), one.position), default=None)
+        else:
+            # In the order that they are stored in.
+            head = min([head for head in self._tops() if head[0] <= now], default=None)
+        if head is None:
             return None
-        head = min(due, key=lambda one: (one.due_at(delay), one.position))
         heapq.heappop(self._heaps[head.is_unreceived])
         del self._known[head.group_id]
         self._taken.add(head.group_id)

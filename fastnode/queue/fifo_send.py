@@ -133,6 +133,27 @@ def submit(
     return records
 
 
+def submit_one(
+    queue: FifoQueue,
+    identity: tuple[bytes, int],
+    stamps: tuple[int, int],
+    sender: str,
+    draft: FifoDraft,
+    waiting: Waiting,
+) -> bytes:
+    """As `submit`, for a message of `plain_drafts`: nobody holds its key."""
+    group, (start_ts, commit_ts) = queue.group, stamps
+    request, retention = identity
+    encoded, (record,) = native.plan_fifo_sends(
+        request, start_ts, commit_ts, retention, queue.fifo_keys, sender, (draft,)
+    )
+    key = draft[2]
+    group.latches.held.add(key)
+    queue.recent.add(key, commit_ts >> 16)
+    group.submit_encoded(request, commit_ts, encoded, waiting, (key,))
+    return record
+
+
 def plain_drafts(
     queue: FifoQueue, filed: Sequence[tuple[str, str | None]], bodies: Sequence[bytes]
 ) -> list[FifoDraft] | None:

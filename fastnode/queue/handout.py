@@ -15,7 +15,8 @@ from fastnode.native import MessageState
 from fastnode.queue.caller import CLIENT_RETRIES, RECEIVES, SERVER_ATTEMPTS
 from fastnode.queue.choice import Hidden, PlainChoice
 from fastnode.queue.fifo_live import FifoQueue
-from fastnode.queue.receive_one import Received, may_be_full
+from fastnode.queue.fullness import may_be_full
+from fastnode.queue.receive_one import Received
 from fastnode.queue.service import Service
 from fastnode.queue.standard_live import StandardQueue
 from fastnode.store.group import Waiting

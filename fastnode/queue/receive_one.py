@@ -14,6 +14,7 @@ from fastnode.queue.caller import RECEIVES
 from fastnode.queue.choice import Choice, Taken
 from fastnode.queue.errors import too_many_in_flight
 from fastnode.queue.fair import plan_unfiling
+from fastnode.queue.fullness import is_full
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.partitions import PartitionedQueue
 from fastnode.queue.plans import plan_claim, plan_removal, plan_touch, unreceived_state
@@ -167,7 +168,7 @@ async def commit(
 def choose(
     queue: LiveQueue, now: int, valid: ValidReceive, budget: Budget, receives_max: int
 ) -> Choice:
-    if (may_be_full(queue) and _is_full(queue, now, valid)) or budget.is_spent:
+    if _is_full(queue, now, valid) or budget.is_spent:
         return Choice([], [], [])
     begun, scanned = queue.group.boottime_ns(), queue.scanned
     choice = queue.choose(budget.messages_left, now, receives_max)
@@ -178,19 +179,13 @@ def choose(
     return choice
 
 
-def may_be_full(queue: LiveQueue) -> bool:
-    """A look into memory mostly says no."""
-    if queue.timers.is_below(config.IN_FLIGHT_MESSAGES_MAX):
-        return False
-    return queue.group.counter(queue.messages.in_flight) >= config.IN_FLIGHT_MESSAGES_MAX
-
-
 def _is_full(queue: LiveQueue, now: int, valid: ValidReceive) -> bool:
     """True if nothing may be taken now; whoever asks a standard queue in vain is told so."""
-    is_full = queue.counts(now).in_flight >= config.IN_FLIGHT_MESSAGES_MAX
-    if is_full and not valid.wait_seconds and not queue.settings.is_fifo:
+    if not is_full(queue, now):
+        return False
+    if not valid.wait_seconds and not queue.settings.is_fifo:
         raise too_many_in_flight()
-    return is_full
+    return True
 
 
 def _plan_deliveries(

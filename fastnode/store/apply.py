@@ -82,7 +82,7 @@ def fill_batch(
     """Everything that the entries write, with the position that they lead to. May be repeated; who
     keeps rows from batch to batch tells them when one is written.
     """
-    rows = head_rows or heads.HeadRows()
+    rows = head_rows or heads.HeadRows(engine)
     writer = _Writer(batch, Sums(engine, rows.sums))
     for transactions, resolved in entries:
         outcomes, added = resolved.outcomes, writer.added

@@ -90,7 +90,7 @@ class Group:
         self.is_sole_voter = is_sole_voter
         self._reaching = Reaching()
         self.afterwards = Afterwards()
-        self._head_rows = HeadRows()
+        self.head_rows = HeadRows(engine)
         self._position = load_position(engine)
         self._resolver = load_resolver(engine, self._position)
         self._term = 0
@@ -168,10 +168,6 @@ class Group:
 
     def counter(self, key: bytes) -> int:
         return decode_counter(self._engine.get(key))
-
-    def head_row(self, head_key: bytes) -> bytes | None:
-        """As `get`, for what is kept at hand of a message group; see `heads.py`."""
-        return self._head_rows.get(self._engine, head_key)
 
     # --- planning --------------------------------------------------------------------------
 
@@ -272,7 +268,7 @@ class Group:
         while self._undecided or self._decided is not None:
             decided, position = self._decided or self._decide(*self._undecided.popleft())
             batch = self._engine.batch()
-            fill_batch(self._engine, batch, decided, position, self._head_rows)
+            fill_batch(self._engine, batch, decided, position, self.head_rows)
             try:
                 self._engine.write(batch)
             except (WriteStalled, DiskFull) as refusal:
@@ -281,7 +277,7 @@ class Group:
                 self._is_disk_full = isinstance(refusal, DiskFull)
                 return False
             self._decided = None
-            self._head_rows.written()
+            self.head_rows.written()
             self._is_disk_full = False
             self._position = position
             self._clock.observe(position.commit_ts)
@@ -330,7 +326,7 @@ class Group:
         self._undecided.clear()
         self._decided = None
         self._is_disk_full = False
-        self._head_rows = HeadRows()
+        self.head_rows = HeadRows(self._engine)
         self._position = load_position(self._engine)
         self._resolver = load_resolver(self._engine, self._position)
         self._clock.observe(self._position.commit_ts)

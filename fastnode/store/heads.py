@@ -29,6 +29,8 @@ from fastnode.store.sums import SumRows
 _TIMESTAMP_BYTES: Final = 8
 _HEAD_START: Final = len(FAMILY_HEAD)
 _UNCHANGED: Final[Mapping[bytes, bool]] = {}
+# Whoever has to read the group index reads so many rows more than are asked for.
+_ROWS_AHEAD: Final = 32
 
 
 class Reader(Protocol):
@@ -39,23 +41,27 @@ class Reader(Protocol):
 
 class HeadRows:
     """Head rows as the engine has them, of the groups that were touched lately: most sends go to
-    the same groups as those before. What a batch makes of them is believed once it is written.
-    `sums` are rows of another kind that are kept in the same way.
+    the same groups as those before; and the positions that these groups have behind their heads.
+    What a batch makes of them is believed once it is written. `sums` are rows of another kind that
+    are kept in the same way.
     """
 
-    __slots__ = ("_planned", "_rows", "sums")
+    __slots__ = ("_changes", "_engine", "_filed", "_planned", "_rows", "sums")
 
-    def __init__(self) -> None:
+    def __init__(self, engine: Reader) -> None:
+        self._engine = engine
         self.sums = SumRows()
         self._rows: dict[bytes, bytes | None] = {}
         self._planned: dict[bytes, bytes | None] = {}
+        self._filed = native.Filed(config.FILED_PLACES_MAX)
+        self._changes: HeadChanges | None = None
 
     @property
     def known(self) -> Mapping[bytes, bytes | None]:
         """What need not be read; None means that there is no such row."""
         return self._rows
 
-    def read(self, engine: Reader, head_keys: Sequence[bytes]) -> list[bytes | None]:
+    def read(self, head_keys: Sequence[bytes]) -> list[bytes | None]:
         rows = self._rows
         missing = [key for key in head_keys if key not in rows]
         if missing:
@@ -64,26 +70,69 @@ class HeadRows:
                 rows.clear()
                 missing = list(head_keys)
             # All at once is cheaper than one by one.
-            rows.update(zip(missing, engine.get_many(missing), strict=True))
+            rows.update(zip(missing, self._engine.get_many(missing), strict=True))
         return [rows[key] for key in head_keys]
 
-    def get(self, engine: Reader, head_key: bytes) -> bytes | None:
+    def get(self, head_key: bytes) -> bytes | None:
         rows = self._rows
-        return rows[head_key] if head_key in rows else engine.get(head_key)
+        return rows[head_key] if head_key in rows else self._engine.get(head_key)
+
+    def positions(self, head_key: bytes, first: int, limit: int) -> list[int]:
+        """Of the group, from `first` on, which is where it began when somebody looked."""
+        known = self._filed.known(head_key[_HEAD_START:], limit)
+        if known and known[0] >= first:
+            return known
+        row = self.get(head_key)
+        begin = first.to_bytes(POSITION_BYTES, "big")
+        if known is None and row is not None and row[:POSITION_BYTES] == begin:
+            rows = self._load(head_key, begin, limit)
+        else:
+            rows = _index_rows(self._engine, head_key, begin, limit)
+        return [int.from_bytes(row[-POSITION_BYTES:], "big") for row in rows[:limit]]
+
+    def successor(self, head_key: bytes, changed: dict[bytes, bool], head: bytes) -> bytes | None:
+        """What comes behind a head that is gone, with others: before it are the remains of all that
+        was consumed.
+        """
+        filed, group = self._filed, head_key[_HEAD_START:]
+        found = filed.successor(group, changed)
+        if found is None:
+            # So many rows hold one that stays, if any does.
+            rows = self._load(head_key, head, len(changed) + 1)
+            positions = (row[-POSITION_BYTES:] for row in rows)
+            found = next((position for position in positions if changed.get(position, True)), b"")
+        return found or None
+
+    def _load(self, head_key: bytes, head: bytes, count: int) -> list[bytes]:
+        limit = count + _ROWS_AHEAD
+        rows = _index_rows(self._engine, head_key, head, limit)
+        self._filed.load(head_key[_HEAD_START:], rows, is_whole=len(rows) < limit)
+        return rows
 
     def forget(self) -> None:
         """Ranges are dropped: what was in them is not asked for."""
         self._rows.clear()
+        self._filed.forget()
 
-    def plan(self, planned: dict[bytes, bytes | None]) -> None:
+    def plan(self, planned: dict[bytes, bytes | None], changes: HeadChanges) -> None:
         """Instead of what was planned before and not written."""
-        self._planned = planned
+        self._planned, self._changes = planned, changes
 
     def written(self) -> None:
         self.sums.written()
-        if self._planned:
-            self._rows.update(self._planned)
-            self._planned = {}
+        changes, self._changes = self._changes, None
+        if changes is None:
+            return
+        rows, filed = self._rows, self._filed
+        if changes.dropped:
+            filed.forget()
+        else:
+            for head_key, row in self._planned.items():
+                if row is not None and rows.get(head_key, row) is None:
+                    filed.begin(head_key[_HEAD_START:])
+            filed.change(changes.groups)
+        rows.update(self._planned)
+        self._planned = {}
 
 
 def write_heads(engine: Reader, batch: Batch, changes: HeadChanges, rows: HeadRows) -> None:
@@ -92,15 +141,15 @@ def write_heads(engine: Reader, batch: Batch, changes: HeadChanges, rows: HeadRo
         rows.forget()
     planned: dict[bytes, bytes | None] = {}
     head_keys = list(changes.touched)
-    for head_key, stored in zip(head_keys, rows.read(engine, head_keys), strict=True):
+    for head_key, stored in zip(head_keys, rows.read(head_keys), strict=True):
         old = None if changes.dropped and _has_dropped(changes, head_key) else stored
         changed = changes.groups.get(head_key[_HEAD_START:], _UNCHANGED)
         if old is not None and _stays(changes, changed, old[:POSITION_BYTES]):
             continue
-        planned[head_key] = new = _head(engine, changes, head_key, old)
+        planned[head_key] = new = _head(engine, changes, head_key, old, rows)
         if new != old:
             _replace(batch, head_key, old, new)
-    rows.plan(planned)
+    rows.plan(planned, changes)
 
 
 def _has_dropped(changes: HeadChanges, key: bytes) -> bool:
@@ -124,11 +173,18 @@ def _replace(batch: Batch, head_key: bytes, old: bytes | None, new: bytes | None
         batch.put(_ready_key(scope, new), group_id)
 
 
-def _head(engine: Reader, changes: HeadChanges, head_key: bytes, old: bytes | None) -> bytes | None:
-    group = head_group(head_key)
-    changed = changes.groups.get(head_key[_HEAD_START:], _UNCHANGED)
-    old_position = None if old is None else old[:POSITION_BYTES]
-    position = _first_position(engine, changed, group, old_position)
+def _head(
+    engine: Reader, changes: HeadChanges, head_key: bytes, old: bytes | None, rows: HeadRows
+) -> bytes | None:
+    changed = changes.groups.get(head_key[_HEAD_START:], {})
+    position = old_position = None if old is None else old[:POSITION_BYTES]
+    if position is not None and not changed.get(position, True):
+        position = rows.successor(head_key, changed, position)
+    # A group without a head has no rows in the engine: what it has now is in this batch.
+    candidates = [added for added, exists in changed.items() if exists]
+    if position is not None:
+        candidates.append(position)
+    position = min(candidates, default=None)
     if position is None:
         return None
     if position in changes.states:
@@ -143,26 +199,9 @@ def _head(engine: Reader, changes: HeadChanges, head_key: bytes, old: bytes | No
     return position + _available_at(position, state)
 
 
-def _first_position(
-    engine: Reader, changed: Mapping[bytes, bool], group: bytes, old: bytes | None
-) -> bytes | None:
-    """A group without a head has no rows in the engine: what it has now is in this batch."""
-    candidates = [position for position, exists in changed.items() if exists]
-    if old is not None:
-        stored = old if changed.get(old, True) else _next_position(engine, changed, group, old)
-        candidates += [] if stored is None else [stored]
-    return min(candidates, default=None)
-
-
-def _next_position(
-    engine: Reader, changed: Mapping[bytes, bool], group: bytes, deleted_head: bytes
-) -> bytes | None:
-    """Looks behind the head that is gone: before it are the remains of all that was consumed."""
-    # The old head is deleted and before the range: so many rows hold one that stays, if any does.
-    limit = sum(not exists for exists in changed.values())
-    keys = engine.scan_keys(group + deleted_head + b"\x00", native.prefix_end(group), limit)
-    positions = (key[-POSITION_BYTES:] for key in keys)
-    return next((position for position in positions if changed.get(position, True)), None)
+def _index_rows(engine: Reader, head_key: bytes, begin: bytes, limit: int) -> list[bytes]:
+    group = head_group(head_key)
+    return engine.scan_keys(group + begin, native.prefix_end(group), limit)
 
 
 def _available_at(position: bytes, state: bytes | None) -> bytes:

@@ -11,9 +11,9 @@ from tests.unit.queue.fifo_world import URL, FifoWorld
 def test_a_record_is_there_once() -> None:
     fresh = Fresh()
     fresh.add(1, b"one")
-    assert fresh.take([1]) == {1: b"one"}
-    assert fresh.take([1]) == {1: None}
-    assert fresh.take([2]) == {2: None}
+    assert fresh.take([1]) == [b"one"]
+    assert fresh.take([1]) == [None]
+    assert fresh.take([2]) == [None]
 
 
 def test_what_finds_no_room_is_left_out_until_there_is_some(
@@ -23,9 +23,9 @@ def test_what_finds_no_room_is_left_out_until_there_is_some(
     fresh = Fresh()
     for position in range(4):
         fresh.add(position, b"four")
-    assert list(fresh.take(range(4)).values()) == [b"four", b"four", None, None]
+    assert fresh.take(range(4)) == [b"four", b"four", None, None]
     fresh.add(4, b"four")
-    assert fresh.take([4]) == {4: b"four"}
+    assert fresh.take([4]) == [b"four"]
 
 
 def test_those_that_nobody_asks_for_make_room_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +34,7 @@ def test_those_that_nobody_asks_for_make_room_at_last(monkeypatch: pytest.Monkey
     fresh = Fresh()
     for position in range(6):
         fresh.add(position, b"four")
-    assert list(fresh.take(range(6)).values()) == [None] * 4 + [b"four"] * 2
+    assert fresh.take(range(6)) == [None] * 4 + [b"four"] * 2
 
 
 def test_a_message_that_comes_back_is_the_same() -> None:

@@ -6,10 +6,12 @@ from fastnode import config, native
 from fastnode.store.apply import Position, decide, fill_batch, load_position, load_resolver
 from fastnode.store.engine import Batch
 from fastnode.store.heads import HeadRows
+from fastnode.store.txn import Txn
 from tests.unit.store.test_heads import (
     KEYS,
     START,
     CountingEngine,
+    Plan,
     delete,
     expected,
     head,
@@ -32,8 +34,17 @@ def fill(engine: CountingEngine, rows: HeadRows, *transactions: bytes) -> Batch:
     return batch
 
 
+def remove(group: str, where: int) -> Plan:
+    def plan(txn: Txn) -> None:
+        txn.delete_fresh(KEYS.group_key(group, where))
+        txn.touch(KEYS.head_key(group))
+
+    return plan
+
+
 def test_a_head_that_was_read_or_written_is_not_read_again() -> None:
-    engine, rows = CountingEngine(), HeadRows()
+    engine = CountingEngine()
+    rows = HeadRows(engine)
     engine.write(fill(engine, rows, transaction(1, send("a", 1))))
     rows.written()
     engine.looked_at = []
@@ -46,7 +57,8 @@ def test_a_head_that_was_read_or_written_is_not_read_again() -> None:
 
 
 def test_a_batch_that_was_not_written_changes_no_row_that_is_kept() -> None:
-    engine, rows = CountingEngine(), HeadRows()
+    engine = CountingEngine()
+    rows = HeadRows(engine)
     engine.write(fill(engine, rows, transaction(1, send("a", 1))))
     rows.written()
     fill(engine, rows, transaction(2, delete("a", 1)))
@@ -56,7 +68,8 @@ def test_a_batch_that_was_not_written_changes_no_row_that_is_kept() -> None:
 
 
 def test_a_purge_is_noticed_by_the_rows_that_are_kept_also_if_nothing_is_touched() -> None:
-    engine, rows = CountingEngine(), HeadRows()
+    engine = CountingEngine()
+    rows = HeadRows(engine)
     engine.write(fill(engine, rows, transaction(1, send("a", 1))))
     rows.written()
     engine.write(fill(engine, rows, transaction(2, purge())))
@@ -66,7 +79,8 @@ def test_a_purge_is_noticed_by_the_rows_that_are_kept_also_if_nothing_is_touched
 
 
 def test_a_message_before_the_head_that_is_known_becomes_the_head() -> None:
-    engine, rows = CountingEngine(), HeadRows()
+    engine = CountingEngine()
+    rows = HeadRows(engine)
     engine.write(fill(engine, rows, transaction(5, send("a", 5), send("b", 5, 1))))
     rows.written()
     engine.write(fill(engine, rows, transaction(6, send("a", 3), send("b", 6))))
@@ -74,7 +88,8 @@ def test_a_message_before_the_head_that_is_known_becomes_the_head() -> None:
 
 
 def test_a_send_and_the_end_of_the_head_before_it_meet_in_one_batch() -> None:
-    engine, rows = CountingEngine(), HeadRows()
+    engine = CountingEngine()
+    rows = HeadRows(engine)
     engine.write(fill(engine, rows, transaction(1, send("a", 1), send("b", 1, 1))))
     rows.written()
     steps = [(2, send("a", 2)), (3, delete("a", 1)), (4, send("a", 4)), (5, send("b", 5))]
@@ -82,9 +97,51 @@ def test_a_send_and_the_end_of_the_head_before_it_meet_in_one_batch() -> None:
     assert head_rows(engine) == head("a", 2) | expected(KEYS, "b", position(1, 1), START + 1)
 
 
+def test_a_successor_that_is_known_is_not_looked_for() -> None:
+    engine = CountingEngine()
+    rows = HeadRows(engine)
+    engine.write(fill(engine, rows, transaction(1, *(send("a", 1, entry) for entry in range(9)))))
+    rows.written()
+    engine.write(fill(engine, rows, transaction(2, send("a", 2))))
+    rows.written()
+    engine.scans = 0
+    assert rows.positions(KEYS.head_key("a"), position(1), 3) == [position(1, n) for n in range(3)]
+    gone = [remove("a", position(1, entry)) for entry in range(9)]
+    engine.write(fill(engine, rows, transaction(3, *gone)))
+    rows.written()
+    assert head_rows(engine) == head("a", 2)
+    assert rows.positions(KEYS.head_key("a"), position(2), 3) == [position(2)]
+    assert engine.scans == 0
+
+
+def test_a_group_that_was_there_before_is_read_a_page_at_a_time() -> None:
+    engine = CountingEngine()
+    for number in range(1, 100):
+        engine.write(fill(engine, HeadRows(engine), transaction(number, send("a", number))))
+    rows = HeadRows(engine)
+    engine.scans = 0
+    for number in range(1, 100):
+        found = rows.positions(KEYS.head_key("a"), position(number), 2)
+        assert found == [position(number + more) for more in range(2) if number + more < 100]
+        engine.write(fill(engine, rows, transaction(100 + number, delete("a", number))))
+        rows.written()
+    assert head_rows(engine) == {}
+    assert 1 < engine.scans < 10
+
+
+def test_positions_begin_where_they_are_asked_to() -> None:
+    engine = CountingEngine()
+    rows = HeadRows(engine)
+    engine.write(fill(engine, rows, transaction(1, *(send("a", 1, entry) for entry in range(3)))))
+    rows.written()
+    assert rows.positions(KEYS.head_key("a"), position(1, 1), 9) == [position(1, 1), position(1, 2)]
+    assert rows.positions(KEYS.head_key("b"), position(1), 9) == []
+
+
 def test_rows_are_kept_of_so_many_groups_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "HEADS_REMEMBERED_MAX", 3)
-    engine, rows = CountingEngine(), HeadRows()
+    engine = CountingEngine()
+    rows = HeadRows(engine)
     for number in range(1, 20):
         engine.write(fill(engine, rows, transaction(number, send(f"g{number % 5}", number))))
         rows.written()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from fastnode import native
-from fastnode.native import FAMILY_STATE
+from fastnode.native import FAMILY_GROUP, FAMILY_STATE
 from fastnode.store.apply import Position, decide, fill_batch, load_position, load_resolver
 from fastnode.store.keyspace import (
     FAMILY_HEAD,
@@ -47,7 +47,7 @@ class CountingEngine(MemoryEngine):
         return super().get_many(keys)
 
     def scan_keys(self, start: bytes, end: bytes, limit: int) -> list[bytes]:
-        self.scans += 1
+        self.scans += start.startswith(FAMILY_GROUP)
         return super().scan_keys(start, end, limit)
 
 

@@ -158,6 +158,16 @@ class HeadHistory(RuleBasedStateMachine):
             rows = {key: value for key, value in self.steady.rows() if key.startswith(families)}
             assert rows == self.model.head_rows()
 
+    @invariant()
+    def positions_are_those_of_the_group_index(self) -> None:
+        if hasattr(self, "model"):
+            rows = self.steady.group.head_rows
+            for (scope, group), messages in self.model.messages.items():
+                first = sorted(messages)[:3]
+                if first:
+                    key = SCOPES[scope].head_key(group)
+                    assert rows.positions(key, first[0], 3) == first
+
     def teardown(self) -> None:
         if hasattr(self, "model") and self.log:
             self.rough.apply(self.log, len(self.log))
