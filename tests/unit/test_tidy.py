@@ -58,9 +58,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
         | {"upkeep", "node_metrics"}
     ),
     # `check` looks at the state of a stopped node; `doctor` and `config` read what a node would.
-    "cli": frozenset(
-        {"serve", "store", "workers", "http", "queue", "upkeep", "backup", "cluster"}
-    ),
+    "cli": frozenset({"serve", "store", "workers", "http", "queue", "upkeep", "backup", "cluster"}),
     "__main__": frozenset({"cli"}),
 }
 
