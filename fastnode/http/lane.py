@@ -14,6 +14,7 @@ from fastnode.http.identity import Identity
 from fastnode.http.invocation import invocation_of
 from fastnode.http.json_codec import CONTENT_TYPE
 from fastnode.http.request_meter import RequestMeter
+from fastnode.http.response import whole_response
 from fastnode.http.trace_header import TRACE_HEADER
 from fastnode.queue.caller import CLIENT_RETRIES, SERVER_ATTEMPTS, Caller
 from fastnode.queue.live import LiveQueue
@@ -21,6 +22,8 @@ from fastnode.queue.service import Service
 
 TARGET_PREFIX: Final = b"AmazonSQS."
 HEADERS: Final = b"Content-Type: " + CONTENT_TYPE + b"\r\nx-amzn-RequestId: %b\r\n"
+# All of a head but for the request's id and the length of the body.
+_HEAD: Final = whole_response(200, HEADERS, b"", b"").replace(b"Length: 0", b"Length: %d")
 
 
 class GoOn(Protocol):
@@ -85,6 +88,12 @@ class Lane:
             self._count(exchange, request_id)
         else:
             self.reply(exchange, request_id, answer.partition(b"\r\n\r\n")[2])
+
+    def answer(self, exchange: Exchange, body: bytes) -> None:
+        """An answer whose body alone is its own."""
+        request_id = self.request_ids()
+        head = _HEAD % (request_id.encode(), len(body))
+        self.write(exchange, request_id, head + body)
 
     def reply(self, exchange: Exchange, request_id: str, body: bytes) -> None:
         exchange.reply(200, HEADERS % request_id.encode(), body)

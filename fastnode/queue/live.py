@@ -319,7 +319,8 @@ class LiveQueue(Traffic):
         """As `scheduled`, for what one receive took."""
         self.deliveries += len(positions)
         self.timers.hide(positions, visible_at, was_received=True)
-        self.swept_to = min(self.swept_to, *positions)
+        if self.swept_to:
+            self.swept_to = min(self.swept_to, *positions)
         if self.waiters:
             self._ring()
 

@@ -78,6 +78,9 @@ class Waiting:
         """As `append`, for messages in a row."""
         if not self._reaches_end:
             return
+        if len(records) == 1:
+            self.append(position, records[0])
+            return
         count, size = len(records), self._buffered_bytes + sum(map(len, records))
         items = zip(range(position, position + count), records, strict=True)
         has_room = len(self._buffer) + count <= config.READ_AHEAD_MESSAGES
@@ -163,9 +166,10 @@ class Waiting:
         may still fail, took. `filed` is where messages wait that lie behind all of these.
         """
         first = self._first_untaken() if filed is None or self.has_messages else filed
+        claims = self._claims
         # What came back from a failed receive may lie before what a later one still holds.
-        mark = min([first, *self._claims[:1]])
-        insort(self._claims, position)
+        mark = min(first, claims[0]) if claims else first
+        insort(claims, position)
         return mark
 
     def settle(self, position: int) -> None:

@@ -188,7 +188,7 @@ class Group:
 
     def stamp(self, request: bytes) -> tuple[int, int]:
         """Start and commit timestamp of a transaction that is planned and submitted at once."""
-        if self.has_seen(request):
+        if request in self._submitted or self._resolver.find(request) is not None:
             raise PlanAgain("the call was here before")
         _, term, applied_ts = self._position
         if not self._leads or term != self._term:
@@ -363,7 +363,7 @@ class Group:
         """Handlers go on in the order of the log, so leader memory follows the applied state."""
         waiting: list[Suspension] = []
         take, latches, backlog = self._submitted.pop, self.latches, self.backlog
-        waited_for = latches.waiting
+        waited_for, held = latches.waiting, latches.held
         for transaction, outcome in zip(transactions, outcomes, strict=True):
             submitted = take(transaction[0], None)
             if submitted is None:
@@ -371,10 +371,10 @@ class Group:
             owner, latched, places, _ = submitted
             backlog.room += places
             self._freed += places
-            if latched:
-                waiting += latches.release(latched)
             if waited_for:
-                waiting += latches.release((transaction[0],))
+                waiting += latches.release((*latched, transaction[0]))
+            elif latched:
+                held.difference_update(latched)
             if outcome[0] == APPLIED:
                 owner.resume(outcome)
             else:
