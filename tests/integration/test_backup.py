@@ -56,7 +56,7 @@ def test_a_restored_node_goes_on_with_handles_receives_and_deduplication(tmp_pat
     """
     with Node(tmp_path / "node", "--groups", "2") as node:
         client = JsonClient(node.sqs_url)
-        url = fill(node, "jobs", 2)
+        url, never = fill(node, "jobs", 2), fill(node, "never", 1)
         order = {"QueueName": "order.fifo", "Attributes": {"FifoQueue": "true"}}
         fifo = client.call("CreateQueue", **order)["QueueUrl"]
         once = {"MessageBody": "1", "MessageGroupId": "g", "MessageDeduplicationId": "d"}
@@ -69,6 +69,7 @@ def test_a_restored_node_goes_on_with_handles_receives_and_deduplication(tmp_pat
         # What happens after the backup, the restored node does not know.
         client.call("DeleteMessage", QueueUrl=url, ReceiptHandle=briefly["ReceiptHandle"])
         fill(node, "jobs", 1)
+        later = client.call("ReceiveMessage", QueueUrl=never)["Messages"][0]
         client.close()
     done("restore", str(tmp_path / "backup"), "--data-dir", str(tmp_path / "new"))
     with Node(tmp_path / "new") as node:
@@ -89,6 +90,10 @@ def test_a_restored_node_goes_on_with_handles_receives_and_deduplication(tmp_pat
         left = client.call("GetQueueAttributes", QueueUrl=url, AttributeNames=names)["Attributes"]
         assert set(left.values()) == {"0"}
         assert client.call("SendMessage", QueueUrl=fifo, **once)["MessageId"] == before
+        # A handle that was given after the backup is that of a message that nobody has received.
+        client.call("DeleteMessage", QueueUrl="never", ReceiptHandle=later["ReceiptHandle"])
+        (again,) = client.call("ReceiveMessage", QueueUrl="never")["Messages"]
+        assert again["MessageId"] == later["MessageId"]
         client.close()
 
 

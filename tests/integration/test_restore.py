@@ -1,4 +1,4 @@
-"""`fastnode restore` of what should not be restored, and the cluster that a restored node begins."""
+"""`fastnode restore` of what cannot be restored, and the cluster that a restored node begins."""
 
 import json
 import shutil
