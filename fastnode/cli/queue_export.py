@@ -146,8 +146,8 @@ def _peeked(queues: Queues, queue: ExportedQueue) -> Iterator[ExportedMessage]:
     path = f"/api/v1/queues/{account}/{region}/{name}/messages"
     now_ms = SystemClock().wall_ns() // NS_PER_MS
     seen: set[str] = set()
-    order = _Order(queue)
-    with closing(AdminClient(queues.client.target.admin)) as admin:
+    order, target = _Order(queue), queues.client.target
+    with closing(AdminClient((target.admin, target.ca))) as admin:
         for state in _STATES:
             for row in _rows(admin, path, state):
                 if row["message_id"] in seen:
