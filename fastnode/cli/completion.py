@@ -84,7 +84,7 @@ def _candidates(before: Sequence[str], current: str) -> list[str]:
         return _of_parser(parser_of(command, rest[0], actions[rest[0]]), current, rest[1:])
     if command == "completion":
         return [] if rest else list(_SCRIPTS)
-    return _flags_of(command)
+    return _flags_of(command, current)
 
 
 def _of_parser(parser: Parser, current: str, given: Sequence[str]) -> list[str]:
@@ -107,7 +107,7 @@ def _groups() -> Mapping[str, Mapping[str, Action]]:
     }
 
 
-def _flags_of(command: str) -> list[str]:
+def _flags_of(command: str, current: str) -> list[str]:
     from fastnode.cli.backup import backup_parser
     from fastnode.cli.check import check_parser
     from fastnode.cli.doctor import doctor_parser
@@ -121,7 +121,11 @@ def _flags_of(command: str) -> list[str]:
         "backup": backup_parser,
         "restore": restore_parser,
     }
-    return parsers[command]().flags if command in parsers else []
+    if command not in parsers:
+        return []
+    parser = parsers[command]()
+    # What takes a directory leaves it to the shell to offer some.
+    return [] if parser.places and not current.startswith("-") else parser.flags
 
 
 def _queue_names() -> list[str]:

@@ -53,7 +53,7 @@ class Wire:
     def __init__(self, url: str, flag: str, ca: str, seconds: float = ANSWER_SECONDS) -> None:
         """`ca` as in `Target`. Raises `UsageError` if nothing in it can be trusted."""
         parts = urlsplit(url)
-        self.host = parts.netloc
+        self.host = _host_header(parts.scheme, parts.netloc)
         self._url, self._flag = url, flag
         assert parts.hostname is not None and parts.port is not None
         self._connection = (
@@ -95,6 +95,11 @@ class Wire:
             f"no TLS with {self._url}: {reason_of(error)}: if the node has no --tls-cert,"
             " begin the address with http://"
         )
+
+
+def _host_header(scheme: str, netloc: str) -> str:
+    """Without the port that the scheme means anyway: whoever looks at signatures leaves it out."""
+    return netloc.removesuffix(":443" if scheme == "https" else ":80")
 
 
 def _trust(ca: str) -> ssl.SSLContext:

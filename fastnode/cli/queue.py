@@ -11,6 +11,8 @@ from fastnode.cli import queue_changes as changes
 from fastnode.cli import queue_looks as looks
 from fastnode.cli.actions import Action, Parser, pair, run_action, whole_number
 from fastnode.cli.node_client import SqsClient
+from fastnode.cli.queue_export import export
+from fastnode.cli.queue_import import import_
 from fastnode.cli.queues import Queues
 from fastnode.cli.target import target_of, with_target
 
@@ -105,6 +107,39 @@ def _redrive(parser: Parser) -> None:
     parser.add_argument("--cancel", action="store_true", help="end the one that runs")
 
 
+def _export(parser: Parser) -> None:
+    parser.add_argument("queue", metavar="QUEUE", nargs="*", help="which (default: all)")
+    parser.add_argument("--out", metavar="FILE", help="a new file (default: stdout)")
+    parser.add_argument(
+        "--receive", action="store_true", help="by ReceiveMessage, from anything that speaks SQS"
+    )
+    parser.add_argument(
+        "--consume", action="store_true", help="with --receive: delete what is written"
+    )
+    parser.add_argument(
+        "--visibility",
+        metavar="SECONDS",
+        type=whole_number,
+        default=600,
+        help="with --receive: hide messages so long meanwhile (default 600)",
+    )
+    with_target(parser)
+
+
+def _import(parser: Parser) -> None:
+    parser.add_argument("file", metavar="FILE", nargs="?", help="of an export (default: stdin)")
+    parser.add_argument("--keep", action="store_true", help="use queues that exist otherwise, too")
+    parser.add_argument("--queues-only", action="store_true", help="leave out the messages")
+    parser.add_argument(
+        "--no-policies", action="store_true", help="leave out who may do what, and dead letters"
+    )
+    parser.add_argument("--partial", action="store_true", help="take a file that was cut short")
+    parser.add_argument(
+        "--from-line", metavar="N", type=whole_number, default=1, help="pass over messages before"
+    )
+    with_target(parser)
+
+
 def _watch(parser: Parser) -> None:
     parser.add_argument("queue", metavar="QUEUE", nargs="*", help="which (default: the deepest)")
     parser.add_argument(
@@ -134,6 +169,15 @@ ACTIONS: Final[dict[str, Action]] = {
         _asking(changes.redrive),
     ),
     "rm": Action("rm QUEUE", "delete a queue and its messages", _yes, _asking(changes.remove)),
+    "export": Action(
+        "export [QUEUE...] [--out FILE]",
+        "write queues and messages as JSON lines",
+        _export,
+        _asking(export),
+    ),
+    "import": Action(
+        "import [FILE]", "make queues and send messages of an export", _import, _asking(import_)
+    ),
     "watch": Action(
         "watch [QUEUE...]", "show depths, again and again", _watch, _asking(looks.watch)
     ),

@@ -13,7 +13,12 @@ import msgspec
 from msgspec import Raw, Struct
 
 from fastnode.cluster.traffic import Traffic
-from fastnode.config import ADMIN_BODY_BYTES_MAX, DETAILS_PAGE_MAX, LIST_PAGE_MAX
+from fastnode.config import (
+    ADMIN_BODY_BYTES_MAX,
+    DETAILS_PAGE_MAX,
+    LIST_PAGE_MAX,
+    MESSAGE_BYTES_MAX,
+)
 from fastnode.flow import gather
 from fastnode.http.admin_overview import Rates, history_of, rates_of
 from fastnode.http.admin_request import (
@@ -22,6 +27,7 @@ from fastnode.http.admin_request import (
     Refusal,
     bad_request,
     body_of,
+    flag_of,
     method_of,
     not_found,
     number_of,
@@ -57,7 +63,8 @@ _QUEUE: Final = re.compile(
 _LIST: Final = Number(100, 1, LIST_PAGE_MAX)
 _LIST_DETAILS: Final = Number(DETAILS_PAGE_MAX, 1, DETAILS_PAGE_MAX)
 _LIMIT: Final = Number(20, 1, 100)
-_BODY_BYTES: Final = Number(4_096, 256, 262_144)
+_BODY_BYTES: Final = Number(4_096, 256, MESSAGE_BYTES_MAX)
+_PEEK_PARAMETERS: Final = ("state", "limit", "body_max_bytes", "cursor", "contains", "details")
 _TASKS_SHOWN: Final = 10
 _RUNNING: Final = "RUNNING"
 
@@ -173,13 +180,11 @@ class AdminQueues:
 
     def _list(self, request: Request) -> Answer:
         given = parameters_of(request, "prefix", "contains", "limit", "cursor", "details")
-        details = given.get("details", "false")
-        if details not in ("true", "false"):
-            raise bad_request("details is true or false")
+        details = flag_of(given, "details")
         wanted = NameFilter(given.get("prefix", ""), given.get("contains", ""))
-        limit = number_of(given, "limit", _LIST_DETAILS if details == "true" else _LIST)
+        limit = number_of(given, "limit", _LIST_DETAILS if details else _LIST)
         page = list_all(self._service, wanted, limit, given.get("cursor", ""))
-        return self._with_details(page) if details == "true" else page
+        return self._with_details(page) if details else page
 
     async def _with_details(self, listing: Answer) -> _ListedPage:
         page: QueuePage = await listing
@@ -209,7 +214,7 @@ class AdminQueues:
         return self._look.described(queue)
 
     def _peek(self, queue: Queue, request: Request) -> Answer:
-        given = parameters_of(request, "state", "limit", "body_max_bytes", "cursor", "contains")
+        given = parameters_of(request, *_PEEK_PARAMETERS)
         state = given.get("state", STATES[0])
         if state not in STATES:
             raise bad_request(f"state is one of {', '.join(STATES)}")
@@ -219,6 +224,7 @@ class AdminQueues:
             number_of(given, "body_max_bytes", _BODY_BYTES),
             given.get("cursor", ""),
             given.get("contains", ""),
+            flag_of(given, "details"),
         )
         return self._look.peeked(queue, wanted)
 

@@ -111,6 +111,13 @@ def number_of(given: Mapping[str, str], name: str, rule: Number) -> int:
     return int(text)
 
 
+def flag_of(given: Mapping[str, str], name: str) -> bool:
+    text = given.get(name, "false")
+    if text not in ("true", "false"):
+        raise bad_request(f"{name} is true or false")
+    return text == "true"
+
+
 def body_of(request: Request, kind: type[Body], bytes_max: int) -> Body:
     content_type = request.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if content_type != _JSON:

@@ -14,12 +14,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fastnode import config, native
 from fastnode.errors import FastnodeError
 from fastnode.native import TIMER_DELAYED, TIMER_RECEIVED, MessageRecord, MessageState
-from fastnode.queue.attributes import settings_of
-from fastnode.queue.message_attributes import decode_extras
+from fastnode.queue.api import MessageAttributeValue
+from fastnode.queue.attributes import is_fifo_queue, settings_of
+from fastnode.queue.message_attributes import decode_extras, wire_values
 from fastnode.queue.partitions import partition_generation
 from fastnode.queue.service import Service
 from fastnode.store.group import Group
@@ -70,6 +72,17 @@ class PeekedMessage(Struct, frozen=True, omit_defaults=True):
     message_group_id: str | None = None
     source_arn: str | None = None
     attribute_names: list[str] = []
+    # Only if asked for: what a copy of the message has to have.
+    details: "MessageDetails | None" = None
+
+
+class MessageDetails(Struct, frozen=True, omit_defaults=True, rename="pascal"):
+    """Members as SendMessage has them, and the place in a FIFO queue."""
+
+    message_attributes: dict[str, MessageAttributeValue] = {}
+    message_deduplication_id: str | None = None
+    trace_header: str | None = None
+    sequence_number: str | None = None
 
 
 class PeekPage(Struct, frozen=True, omit_defaults=True):
@@ -85,6 +98,7 @@ class PeekRequest(Struct, frozen=True):
     cursor: str
     # Only messages whose body or id has this text.
     contains: str = ""
+    with_details: bool = False
 
 
 async def peek(
@@ -118,6 +132,7 @@ class _Place(NamedTuple):
     group: Group
     generation: int
     keys: MessageKeys
+    partition: int = native.UNPARTITIONED
 
 
 def _place(service: Service, names: QueueKeys, record: QueueRecord, partition: int) -> _Place:
@@ -126,20 +141,22 @@ def _place(service: Service, names: QueueKeys, record: QueueRecord, partition: i
         return _Place(service.group_of(names), generation, MessageKeys(names.segment, generation))
     group = service.groups[record.partition_groups[partition]]
     generation = partition_generation(group, PartitionKeys(names, partition)).number
-    return _Place(group, generation, MessageKeys(names.segment, generation, partition))
+    keys = MessageKeys(names.segment, generation, partition)
+    return _Place(group, generation, keys, partition)
 
 
 def _page(
     place: _Place, record: QueueRecord, request: PeekRequest, cursor: Cursor | None
 ) -> tuple[list[PeekedMessage], bytes | None]:
-    group, generation, keys = place
+    group, generation, keys, partition = place
     now = group.now()
     ranges = _ranges(group, keys, request.state, now)
     if cursor is not None:
         ranges = _after(ranges, cursor, generation)
     retention_ms = settings_of(record.attributes).retention_ms
     expired_ms = (now >> 16) - retention_ms
-    look = _Look(group, keys, request.body_bytes_max, expired_ms, request.contains)
+    is_fifo = is_fifo_queue(record.attributes)
+    look = _Look(group, keys, request, expired_ms, partition if is_fifo else None)
     return _collect(look, ranges, request.limit)
 
 
@@ -192,10 +209,11 @@ def _after(ranges: list[_Range], cursor: Cursor, generation: int) -> list[_Range
 class _Look(NamedTuple):
     group: Group
     keys: MessageKeys
-    body_bytes_max: int
+    wanted: PeekRequest
     # What was sent by then is expired, though it may still be stored: no receive would give it.
     expired_ms: int
-    contains: str
+    # Of a FIFO queue; None for others.
+    partition: int | None
 
     def rows(self, each: _Range, begin: bytes) -> list[tuple[bytes, int | None]]:
         """Some keys of the range, each with the position of the message that it stands for."""
@@ -223,8 +241,18 @@ class _Look(NamedTuple):
         return record, None if state is None else native.decode_state(state)
 
     def is_wanted(self, record: MessageRecord) -> bool:
-        text = self.contains
+        text = self.wanted.contains
         return text.encode() in record.body or text == native.message_id_text(record.message_id)
+
+    def details(self, position: int, record: MessageRecord) -> MessageDetails:
+        extras, partition = decode_extras(record.extras), self.partition
+        sequence = None if partition is None else native.sequence_number(position, partition)
+        return MessageDetails(
+            message_attributes=wire_values(extras.attributes),
+            message_deduplication_id=extras.deduplication_id,
+            trace_header=extras.trace_header,
+            sequence_number=sequence,
+        )
 
 
 def _collect(
@@ -235,10 +263,13 @@ def _collect(
     read_bytes = 0
     for count, (key, position) in enumerate(_walk(look, ranges), start=1):
         found = None if position is None else look.message(position)
-        if found is not None:
+        if found is not None and position is not None:
             read_bytes += len(found[0].body)
             if look.is_wanted(found[0]):
-                messages.append(_shown(*found, look.body_bytes_max))
+                shown = _shown(*found, look.wanted.body_bytes_max)
+                if look.wanted.with_details:
+                    shown = replace(shown, details=look.details(position, found[0]))
+                messages.append(shown)
         if len(messages) == limit or count == config.PEEK_ROWS or read_bytes > config.PEEK_BYTES:
             return messages, key
     return messages, None
