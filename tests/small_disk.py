@@ -20,8 +20,11 @@ def small_disk(path: Path, size_bytes: int) -> Iterator[Path]:
     mounted = subprocess.run(command, capture_output=True, text=True, check=False)
     if mounted.returncode != 0:
         pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
-    yield path
-    subprocess.run(["umount", str(path)], check=True)
+    try:
+        yield path
+    finally:
+        # Lazily: what a failed test left running may still be in there.
+        subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
 def fill_up(descriptor: int) -> None:

@@ -116,6 +116,17 @@ class Faults:
         self._cluster.pause(one)
         self._later(partial(self._cluster.resume, one), 20, 6_000)
 
+    def pause_leader(self) -> bool | None:
+        """So long that others lead when it goes on, and it does not know."""
+        nodes = [one for one in self._cluster.nodes.values() if one.node is not None]
+        leaders = [one for one in nodes if one.node and any(g.is_ready for g in one.node.groups)]
+        if not leaders:
+            return False
+        one = self._random.choice(leaders)
+        self._cluster.pause(one)
+        self._later(partial(self._cluster.resume, one), 3_000, 7_000)
+        return None
+
     def _start(self, one: SimNode) -> None:
         if not one.is_up and not one.is_lost:
             self._cluster.start(one)
@@ -264,7 +275,8 @@ _WEIGHTS: Final = {
     "kill": 10,
     "kill_all": 1,
     "stop": 2,
-    "pause": 5,
+    "pause": 4,
+    "pause_leader": 4,
     "block": 10,
     "reset": 4,
     "slow_network": 3,

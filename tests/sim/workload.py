@@ -58,6 +58,11 @@ def attributes_of(kind: Kind, dead_letters: str) -> dict[str, str]:
     return attributes
 
 
+def no_partitions(queue: QueueModel) -> tuple[str, ...]:
+    """A queue with partitions is refused while a member cannot say that it knows them."""
+    return ("InvalidAttributeValue",) if queue.kind.partitions > 1 else ()
+
+
 class About:
     """Errors that are no surprise when they come; a queue that was deleted by then may be gone."""
 
@@ -289,13 +294,8 @@ class Worker:
     # --- queues ---------------------------------------------------------------------------------
 
     async def count(self, queue: QueueModel) -> None:
-        began = self._now
-        answer = await self.call(
-            "GetQueueAttributes",
-            About(queue),
-            QueueUrl=url_of(queue.name),
-            AttributeNames=list(_COUNTS),
-        )
+        began, asked = self._now, {"QueueUrl": url_of(queue.name), "AttributeNames": list(_COUNTS)}
+        answer = await self.call("GetQueueAttributes", About(queue), **asked)
         if not answer.code:
             shown = sum(int(answer.body["Attributes"][name]) for name in _COUNTS)
             self.model.check_count(queue.name, began, self._now, shown)
@@ -318,12 +318,11 @@ class Worker:
         span = self.model.begin_wipe(queue.name, self._now)
         answer = await self.call("DeleteQueue", About(queue), QueueUrl=url_of(queue.name))
         self._settle(span, answer)
-        # A queue with partitions is refused while a member cannot say that it knows them.
-        await self.create(queue, "", ("InvalidAttributeValue",) * (queue.kind.partitions > 1))
+        await self.create(queue, "", no_partitions(queue))
 
     async def create(
         self, queue: QueueModel, dead_letters: str, allowed: Sequence[str] = ()
-    ) -> None:
+    ) -> bool:
         answer = await self.call(
             "CreateQueue",
             ("QueueNameExists", "QueueDeletedRecently", *allowed),
@@ -332,6 +331,7 @@ class Worker:
         )
         if not answer.code and not answer.body["QueueUrl"].endswith(f"/{ACCOUNT}/{queue.name}"):
             raise Violation(f"{queue.name} is created as {answer.body['QueueUrl']}")
+        return answer.code not in allowed
 
     async def look(self, queue: QueueModel) -> None:
         """Answers that only look, of one kind or another."""
