@@ -183,9 +183,8 @@ class FifoQueue(LiveQueue):
         self._wake()
 
     def delivered(self, choice: PlainChoice, nonce: int, visible_at: int) -> None:
-        positions = choice.positions
-        self.handed_out(tuple(positions), visible_at)
-        self._handed.add(positions, choice.groups, nonce)
+        super().handed_out(choice.positions, visible_at)
+        self._handed.add(choice.positions, choice.groups, nonce)
         self._release(set(choice.groups))
         self._wake()
 
@@ -311,8 +310,9 @@ class FifoQueue(LiveQueue):
     def removed(self, positions: Collection[int]) -> None:
         super().removed(positions)
         self._handed.forget(positions)
-        for position in positions:
-            self._held.pop(position, None)
+        if self._held:
+            for position in positions:
+                self._held.pop(position, None)
 
     def hidden(self, places: Sequence[tuple[int, int]], now: int) -> Hidden | None:
         """As in a standard queue; here a handle must be the last one, and still good."""
