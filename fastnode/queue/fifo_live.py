@@ -25,13 +25,13 @@ from fastnode.queue.fifo_aside import when_changed
 from fastnode.queue.fifo_delayed import count_delayed
 from fastnode.queue.fifo_fresh import Fresh
 from fastnode.queue.fifo_handed import Handed
-from fastnode.queue.fifo_ready import Head, Ready
+from fastnode.queue.fifo_ready import Head, Ready, head_of
 from fastnode.queue.fifo_walk import Walk
 from fastnode.queue.fullness import is_full
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.plans import group_of
 from fastnode.queue.waiting import Item
-from fastnode.store.keyspace import POSITION_BYTES, split_head_key
+from fastnode.store.keyspace import split_head_key
 from fastnode.store.records import QueueRecord
 from fastnode.store.txn import Txn
 
@@ -113,7 +113,8 @@ class FifoQueue(LiveQueue):
 
     def take_plain(self, limit: int, now: int) -> PlainChoice | None:
         """As in a standard queue."""
-        self._catch_up(now)
+        if not self.timers.is_quiet(now):
+            self._catch_up(now)
         if not self.timers.knows_all or self._has_arrivals or self.delay:
             return None
         choice, is_plain = PlainChoice([], []), True
@@ -160,7 +161,7 @@ class FifoQueue(LiveQueue):
             keys.head + begin, native.prefix_end(keys.head), config.MOVE_GROUPS_MAX
         )
         for key, row in rows:
-            head = _head(split_head_key(key)[1].decode(), row)
+            head = head_of(split_head_key(key)[1].decode(), row)
             if head.position > through or head.due_at(self.delay) > now:
                 continue
             if not self.ready.claim(head.group_id):
@@ -182,9 +183,8 @@ class FifoQueue(LiveQueue):
         self._wake()
 
     def delivered(self, choice: PlainChoice, nonce: int, visible_at: int) -> None:
-        positions = choice.positions
-        self.handed_out(tuple(positions), visible_at)
-        self._handed.add(positions, choice.groups, nonce)
+        super().handed_out(choice.positions, visible_at)
+        self._handed.add(choice.positions, choice.groups, nonce)
         self._release(set(choice.groups))
         self._wake()
 
@@ -310,8 +310,9 @@ class FifoQueue(LiveQueue):
     def removed(self, positions: Collection[int]) -> None:
         super().removed(positions)
         self._handed.forget(positions)
-        for position in positions:
-            self._held.pop(position, None)
+        if self._held:
+            for position in positions:
+                self._held.pop(position, None)
 
     def hidden(self, places: Sequence[tuple[int, int]], now: int) -> Hidden | None:
         """As in a standard queue; here a handle must be the last one, and still good."""
@@ -357,7 +358,7 @@ class FifoQueue(LiveQueue):
         if row is None:
             self.ready.forget(group_id)
         else:
-            self.ready.put(_head(group_id, row))
+            self.ready.put(head_of(group_id, row))
 
     # --- waiting for a message ---------------------------------------------------------------
 
@@ -389,11 +390,6 @@ class FifoQueue(LiveQueue):
             rows = self.group.scan(begin, native.prefix_end(keys.ready), config.READY_PAGE)
             heads = [Head(*keys.split_ready_key(key), group.decode()) for key, group in rows]
             self.ready.load(heads, is_last=len(rows) < config.READY_PAGE)
-
-
-def _head(group_id: str, row: bytes) -> Head:
-    position = int.from_bytes(row[:POSITION_BYTES], "big")
-    return Head(int.from_bytes(row[POSITION_BYTES:], "big"), position, group_id)
 
 
 def _lightened(record: MessageRecord) -> MessageRecord:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from fastnode import config
+from fastnode.store.keyspace import POSITION_BYTES
 
 # A place in the stored order: when, and which position.
 _Place = tuple[int, int]
@@ -31,6 +32,12 @@ class Head(NamedTuple):
 
     def due_at(self, delay: int) -> int:
         return self.available_at + delay if self.is_unreceived else self.available_at
+
+
+def head_of(group_id: str, row: bytes) -> Head:
+    """As it is stored."""
+    position = int.from_bytes(row[:POSITION_BYTES], "big")
+    return Head(int.from_bytes(row[POSITION_BYTES:], "big"), position, group_id)
 
 
 class Ready:

@@ -138,6 +138,17 @@ def test_positions_begin_where_they_are_asked_to() -> None:
     assert rows.positions(KEYS.head_key("b"), position(1), 9) == []
 
 
+def test_what_is_read_while_a_purge_waits_to_be_written_goes_with_it() -> None:
+    engine = CountingEngine()
+    engine.write(fill(engine, HeadRows(engine), transaction(1, send("a", 1))))
+    rows, key = HeadRows(engine), KEYS.head_key("a")
+    batch = fill(engine, rows, transaction(2, purge()))
+    assert rows.positions(key, position(1), 9) == [position(1)]
+    engine.write(batch)
+    rows.written()
+    assert rows.positions(key, position(1), 9) == []
+
+
 def test_rows_are_kept_of_so_many_groups_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "HEADS_REMEMBERED_MAX", 3)
     engine = CountingEngine()
