@@ -231,7 +231,13 @@ def disk_line(samples: Sequence[Sample]) -> Line:
 
 def rate_line(samples: Sequence[Sample], rate: float) -> Line:
     """Messages that were deleted, against those that were to be sent."""
-    done = sum(one.deleted_per_second for one in samples) / len(samples)
+    begins = [0.0, *(one.at_seconds for one in samples)]
+    done = sum(
+        one.deleted_per_second * (one.at_seconds - began)
+        for one, began in zip(samples, begins, strict=False)
+    )
+    # A sample that comes late is followed by short ones, so their rates do not count alike.
+    done /= samples[-1].at_seconds
     detail = f"{done:,.0f} of {rate:,.0f} messages/s sent, received and deleted"
     return Line("rate / what was asked for", done / rate, detail, at_least=RATE_SHARE_MIN)
 

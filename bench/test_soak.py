@@ -150,6 +150,15 @@ def test_what_is_not_flat_is_missed(run: Watched, missed: list[str]) -> None:
     assert all(line.target for line in lines)
 
 
+def test_a_rate_counts_for_as_long_as_it_was_measured() -> None:
+    usage = Usage(100, 0, 100, 10, 0)
+    samples = [
+        Sample(at, usage, 0.5, rate, rate, 0, 0, 0, {})
+        for at, rate in ((90.0, 100.0), (91.0, 900.0), (92.0, 900.0), (100.0, 100.0))
+    ]
+    assert soak_watch.rate_line(samples, 100.0).value == pytest.approx(1.16)
+
+
 def test_a_node_that_does_not_keep_up_is_missed() -> None:
     assert not soak_watch.verdicts(watched(), rate=1_200, nodes=1)[-1].is_met
 
