@@ -74,7 +74,7 @@ test-spark: $(VENV)/.dev $(VENV)/.spark ## all tests of the load pipeline on thi
 
 .PHONY: test-planted
 test-planted: $(VENV)/.dev $(VENV)/.spark ## faults planted among a million rows of a history, found by Spark
-	$(BIN)/pytest -q tests/spark/test_verify.py --rows 1000000 -o timeout=900
+	$(BIN)/pytest -q tests/spark/test_verify.py --rows 1000000 -o timeout=1800
 
 test-standalone: $(VENV)/.dev $(VENV)/.spark ## the load pipeline on a Spark cluster of a master and two workers
 	$(BIN)/pytest -q tests/standalone

@@ -16,11 +16,10 @@ from pathlib import Path
 
 from bench import server_process
 from bench.server_process import ROOT, ServerError
+from spark_load.session import CLASSES, known_classes
 
 # A run of seconds ends before the JVM's better compiler has paid for itself.
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-# Spark's classes as the JVM keeps them in memory: to load them from there takes it half the time.
-CLASSES = Path(sys.prefix) / "spark-classes.jsa"
 
 
 def main() -> int:
@@ -62,9 +61,8 @@ def run_one_node(workload: str, out: Path) -> int:
 
 def load(*arguments: str) -> int:
     """The pipeline with these arguments."""
-    # A JVM that cannot use the file says so, and does without.
-    known = [f"-XX:SharedArchiveFile={CLASSES}", "-Xlog:disable"] if CLASSES.exists() else []
-    return subprocess.run(command(arguments, known), cwd=ROOT, check=False).returncode
+    asked = command(arguments, known_classes())
+    return subprocess.run(asked, cwd=ROOT, check=False).returncode
 
 
 def command(arguments: Sequence[str], java: Sequence[str]) -> list[str]:

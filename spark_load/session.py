@@ -34,6 +34,9 @@ SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
 }
 LOCAL_SETTINGS: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+# Spark's classes as a JVM keeps them in memory: to load them from there takes it half the time. A
+# fresh clone has the file after `make load`; all works without it.
+CLASSES: Final = Path(sys.prefix) / "spark-classes.jsa"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -91,6 +94,16 @@ def is_local(master: str) -> bool:
     return master.startswith("local")
 
 
+def local_settings() -> dict[str, str]:
+    known = known_classes()
+    return LOCAL_SETTINGS | ({"spark.driver.extraJavaOptions": " ".join(known)} if known else {})
+
+
+def known_classes() -> list[str]:
+    """Flags of the JVM. One that cannot use the file says so, unless it is told not to."""
+    return [f"-XX:SharedArchiveFile={CLASSES}", "-Xlog:disable"] if CLASSES.exists() else []
+
+
 def gist(message: str) -> str:
     """Of a Python traceback the end says what happened, of everything else the beginning."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
@@ -132,7 +145,7 @@ def _parse(settings: list[str]) -> dict[str, str]:
 
 def _start(master: str, extra: dict[str, str], scratch: Path, log: Path) -> "SparkSession":
     builder = _builder().master(master)
-    settings = SETTINGS | (LOCAL_SETTINGS if is_local(master) else {}) | extra
+    settings = SETTINGS | (local_settings() if is_local(master) else {}) | extra
     for key, value in settings.items():
         builder = builder.config(key, value)
     _choose_python(master, extra)

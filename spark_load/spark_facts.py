@@ -5,6 +5,7 @@ window over one message or one message group, so nothing has to fit into memory.
 suspects alone (`suspects.py`), reports read everything. What is judged or drawn is not here.
 """
 
+import re
 import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -59,6 +60,8 @@ _QUEUE_COLUMNS: Final = dict(QUEUES.columns) | {
     "visibility_us": "BIGINT",
     "dedups_by_group": "INT",
 }
+# What only those queries need that name it: to plan it takes Spark a second each.
+_DERIVED: Final = re.compile(rf"\b({'|'.join((EVENTS.name, *(view.name for view in VIEWS)))})\b")
 _READ: Final = {
     "dedups": """
 SELECT m.key AS dedup_key, m.dedup AS dedup_id
@@ -100,7 +103,8 @@ class Facts:
 
     def rows(self, sql: str, parameters: Mapping[str, int] | None = None) -> list[dict[str, Any]]:
         """Of a query whose result is small however large the history is."""
-        self.turn_to(None)
+        if _DERIVED.search(sql):
+            self.turn_to(None)
         frame = self.spark.sql(sql, args=dict(parameters or self.limits.parameters(sql)))
         return [row.asDict() for row in frame.collect()]
 

@@ -108,6 +108,16 @@ def test_the_gist_of_a_page_is_one_line(message: str, gist: str) -> None:
     assert session.gist(message) == gist
 
 
+def test_a_jvm_here_is_given_the_classes_that_were_prepared(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(session, "CLASSES", tmp_path / "classes.jsa")
+    assert session.local_settings() == session.LOCAL_SETTINGS
+    (tmp_path / "classes.jsa").touch()
+    flags = session.local_settings()["spark.driver.extraJavaOptions"]
+    assert flags == f"-XX:SharedArchiveFile={tmp_path}/classes.jsa -Xlog:disable"
+
+
 def test_the_archive_is_all_that_an_executor_needs(tmp_path: Path) -> None:
     path = session.archive(tmp_path)
     assert "spark_load/workloads/smoke.toml" in zipfile.ZipFile(path).namelist()

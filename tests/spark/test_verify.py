@@ -9,7 +9,7 @@ import pytest
 
 from spark_load.report.aggregates import read_run
 from spark_load.report.runs import QUANTILES, Run
-from spark_load.small import open_small
+from spark_load.small import is_small, open_small
 from spark_load.spark_facts import open_facts
 from spark_load.verdict import Verdict
 from spark_load.verify import verify
@@ -43,8 +43,8 @@ def id_of(spark: "SparkSession", number: int) -> str:
 def test_each_planted_fault_is_found_and_nothing_else(
     spark: "SparkSession", tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """One lost, one doubled, one resurrected, one reordered. With `--rows 1000000` it takes a few
-    minutes.
+    """One lost, one doubled, one resurrected, one reordered. What is small enough for SQLite is
+    judged by it too; `--rows 1000000` is not.
     """
     messages = request.config.getoption("--rows") // 3
     # Even numbers are plain; the next message of an odd one's group is twice GROUPS further.
@@ -62,7 +62,7 @@ def test_each_planted_fault_is_found_and_nothing_else(
     )
     with open_facts(spark, trace, history) as facts:
         verdict = verify(facts, history, tmp_path / "out")
-        run = read_run(facts, tmp_path / "out" / "verdict.json")
+        run = read_run(facts, tmp_path / "out" / "verdict.json") if is_small(history) else None
     assert found(verdict) == {
         "lost": (1, key_of(lost)),
         "doubled_in_window": (1, key_of(doubled)),
@@ -73,6 +73,8 @@ def test_each_planted_fault_is_found_and_nothing_else(
     stored = spark.read.parquet(str(tmp_path / "out" / "lost")).collect()
     assert [offence["key"] for offence in stored] == [key_of(lost)]
     assert not (tmp_path / "out" / "phantom").exists()
+    if run is None:
+        return
     with open_small(trace, history) as small:
         assert verify(small, history, tmp_path / "out") == verdict
         assert comparable(read_run(small, tmp_path / "out" / "verdict.json")) == comparable(run)
