@@ -5,6 +5,7 @@ process, with a time of its own.
 import asyncio
 import contextlib
 import os
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -153,20 +154,49 @@ def test_the_last_answer_arrives(ours: Path) -> None:
     uvloop.run(scenario())
 
 
-def test_an_idle_client_is_told_and_not_waited_for(ours: Path) -> None:
+def silent_client(house: House, signer: Path) -> ssl.SSLSocket:
+    context = ssl.create_default_context(cafile=str(signer / "ca.pem"))
+    plain = socket.create_connection(house.address, timeout=SECONDS)
+    return context.wrap_socket(plain, server_hostname="127.0.0.1")
+
+
+def test_an_idle_client_is_told_and_not_waited_for(
+    ours: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also one that never answers the goodbye: it reads nothing."""
+    monkeypatch.setattr("fastnode.http.door.LINGER_SECONDS", 600.0)
 
     async def scenario() -> None:
         async with opened(ours) as house:
-            _, writer = await secured(house, ours)
-            writer.transport.pause_reading()  # type: ignore[attr-defined]
-            await house.counts(1)
-            house.pass_time(HTTP_IDLE_SECONDS + 1)
-            house.pass_time(1)
-            await house.counts(0)
-            writer.transport.abort()
+            with await asyncio.to_thread(silent_client, house, ours):
+                await house.counts(1)
+                house.pass_time(HTTP_IDLE_SECONDS + 1)
+                house.pass_time(1)
+                await house.counts(0)
 
     uvloop.run(scenario())
+
+
+def test_a_client_that_leaves_while_it_waits_is_no_news(
+    ours: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Under TLS nobody can stay for an answer after the end of his stream."""
+    kept: list[Exchange] = []
+
+    async def scenario() -> None:
+        async with opened(ours) as house:
+            house.server.respond = lambda _, exchange: kept.append(exchange)
+            _, writer = await secured(house, ours)
+            writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+            await until(lambda: kept)
+            writer.close()
+            await house.counts(0)
+            assert kept[0].is_closed
+            kept[0].reply(200, TEXT, b"too late\n")
+
+    with caplog.at_level("DEBUG"):
+        uvloop.run(scenario())
+    assert not [one for one in caplog.records if "eof_received" in one.getMessage()]
 
 
 def test_a_drain_ends_handshakes_too(ours: Path) -> None:
