@@ -160,8 +160,8 @@ class Backups:
                 backup.manifests.append(manifest)
         except FastnodeError as error:
             log.warning("a backup cannot be made: %s", error)
-            backup.why, backup.state = str(error), "failed"
             await self._remove_files()
+            backup.why, backup.state = str(error), "failed"
         else:
             backup.state = "ready"
             fields = {"id": backup.id, "total_bytes": self.status().total_bytes}

@@ -15,7 +15,15 @@ import pytest
 
 from fastnode import native
 from tests.cluster.client import Client, Unknown
-from tests.cluster.harness import GROUPS, Cluster, Member, eventually, run_command, static_cluster
+from tests.cluster.harness import (
+    GROUPS,
+    Cluster,
+    Member,
+    eventually,
+    fetch,
+    run_command,
+    static_cluster,
+)
 from tests.cluster.history import Drained, Event, Received, Sent
 from tests.cluster.network import Loopback
 from tests.cluster.workload import Workload, url_of
@@ -215,6 +223,8 @@ def test_a_backup_under_load_restored_to_one_node_is_a_history_that_could_be(
             restored.start()
             made.await_ready()
             assert restored.voters() == [({7}, set())] * GROUPS
+            known = json.loads(fetch(restored.admin_url, "/api/v1/cluster")[1])["nodes"]
+            assert [node["id"] for node in known] == [7]
             judged = Workload(made.endpoints, "restored", load.queues)
             judged.history = as_restored(load.history, span)
             judged.judge()

@@ -123,9 +123,8 @@ def test_a_backup_that_is_killed_leaves_the_last_one_and_is_resumed(tmp_path: Pa
         fill(node, "jobs", 1)
         back_up(node, target)
         manifest, lines = (target / "BACKUP").read_bytes(), done("check", str(target))
-        for _ in range(4):
-            fill(node, "jobs", 10, size=100_000)
-            done("cluster", "snapshot", *admin_of(node))
+        # Four seconds of a MiB each, in which it is killed.
+        fill(node, "jobs", 20, size=200_000)
         command = [sys.executable, "-m", "fastnode", "backup", str(target), "--rate", "1"]
         process = subprocess.Popen([*command, *admin_of(node)], env=environment())
         deadline = time.monotonic() + COMMAND_SECONDS

@@ -10,6 +10,7 @@ import pytest
 from fastnode.errors import DiskFull
 from fastnode.store import swap
 from fastnode.store.swap import (
+    BACKUP,
     INCOMING,
     OUTGOING,
     READY,
@@ -112,6 +113,7 @@ def test_crash_within_the_recovery_can_be_recovered_from_too(
         for recovered in range(STEPS_MAX):
             group_path = prepare(tmp_path / f"{steps}-{recovered}")
             make(beside(group_path, OUTGOING), OLD)
+            make(beside(group_path, BACKUP), OLD)
             crash_after(monkeypatch, steps, partial(install_incoming, group_path))
             crashed = crash_after(monkeypatch, recovered, partial(recover_swap, group_path))
             recover_swap(group_path)
