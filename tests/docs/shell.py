@@ -18,6 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tests.clients.catalog import virtual_environment
 from tests.docs.blocks import Block, blocks_of, exchanges
 from tests.nodes import ROOT
 
@@ -103,13 +104,16 @@ def step(block: Block, folder: Path, base: int) -> str:
     return block.text
 
 
-def variables(folder: Path, base: int) -> dict[str, str]:
+def variables(folder: Path, base: int, *, slow: bool) -> dict[str, str]:
     foreign = ("FASTNODE", "AWS", "MAKE")
     own = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    programs = [Path(sys.executable).parent]
+    if slow:
+        programs.append(virtual_environment("client-aws-cli"))
     return own | {
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-        "PATH": f"{Path(sys.executable).parent}:{own['PATH']}",
+        "PATH": ":".join([*map(str, programs), own["PATH"]]),
         "FASTNODE_LISTEN": f"{HOST}:{base}",
         "FASTNODE_ADMIN": f"{HOST}:{base + 1}",
         "FASTNODE_RAFT": f"{HOST}:{base + 2}",
@@ -127,7 +131,7 @@ def run_page(page: str, name: str, folder: Path, base: int, seconds: float, *, s
         process = subprocess.Popen(
             ["bash", str(script)],
             cwd=folder,
-            env=variables(folder, base),
+            env=variables(folder, base, slow=slow),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
