@@ -26,7 +26,7 @@ cluster: build ## build what changed and start three nodes on loopback, to see o
 
 build: $(VENV)/.built ## create .venv, install the pinned dependencies, compile Cython and Rust
 
-test: lint test-rust test-unit test-sim test-integration conformance test-crash test-cluster test-load bench-smoke ## everything CI runs: lint, types, Rust and Python tests
+test: lint test-rust test-unit test-sim test-integration conformance test-crash test-cluster test-docs test-load bench-smoke ## everything CI runs: lint, types, Rust and Python tests
 
 lint: $(VENV)/.dev $(VENV)/.spark ## ruff, mypy, stubtest, clippy, rustfmt
 	$(BIN)/ruff check .
@@ -61,6 +61,16 @@ test-crash: $(VENV)/.dev ## real nodes killed with -9, damaged logs
 .PHONY: test-cluster
 test-cluster: $(VENV)/.dev ## three real nodes: killed, paused, cut off, refused, replaced; histories checked
 	$(BIN)/pytest -q tests/cluster
+
+.PHONY: test-docs docs docs-check
+test-docs: $(VENV)/.dev ## the README's tour and the commands of docs/, against real nodes; links, generated pages
+	$(BIN)/pytest -q tests/docs -m "not long"
+
+docs: $(VENV)/.dev ## write anew the pages that are drawn from the code's tables
+	$(BIN)/python -m tests.docs.generated
+
+docs-check: $(VENV)/.dev ## the slow commands of docs/ too: they install SDKs (Node.js, Go, Java with Maven)
+	$(BIN)/pytest -q tests/docs
 
 SPARK_TOOLS = $(call PINS,project["project"]["optional-dependencies"]["spark"])
 .PHONY: test-load test-spark test-standalone load
@@ -106,8 +116,16 @@ browser: $(VENV)/.dev $(VENV)/.spark ## the console and a report in a headless C
 	@$(PIP) install $(call PINS,project["project"]["optional-dependencies"]["browser"])
 	$(BIN)/pytest -q tests/browser
 
+.PHONY: wheel wheel-check
+wheel: $(VENV)/.built ## a wheel of the package in dist/, for this Python and machine
+	@$(PIP) wheel --no-build-isolation --no-deps --wheel-dir dist .
+	@ls dist/*.whl
+
+wheel-check: wheel $(VENV)/.dev ## the wheel in a fresh environment, and a node that runs from there
+	$(BIN)/pytest -q tests/packaging
+
 .PHONY: clients fuzz
-clients: $(VENV)/.dev ## real clients against a node: boto3, old boto3, AWS CLI, JavaScript, Java
+clients: $(VENV)/.dev ## eleven real clients against a node, from boto3 to Spring; the table in docs/clients.md
 	$(BIN)/python -m tests.clients.run
 
 SECONDS ?= 120

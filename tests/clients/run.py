@@ -1,122 +1,24 @@
 """`make clients`: every real client against an open node and against one that verifies signatures.
 
-A client is a program of its own in its own language; it prints `ok` and the name of each check that
-held. What it needs besides its runtime is installed below `build/clients`, in the versions that
-`pyproject.toml`, `package.json` and `pom.xml` pin. A runtime that is not installed is reported and
-skipped; a client that does not print every check has failed.
+What a client needs besides its runtime is installed below `build/clients`. A runtime that is not
+installed is reported and skipped; a client that does not print every check has failed. A run of all
+clients writes its results into `docs/clients.md`; with names as arguments, only the clients whose
+names contain one of them run, and nothing is written.
 """
 
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
-import tomllib
-from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
+from tests.clients import table
+from tests.clients.catalog import BUILD, CLIENTS, Client, Failed, run
 from tests.clients.keys import client_environment, credentials_file
+from tests.clients.table import Result
 from tests.nodes import ROOT, Node
 
-HERE: Final = Path(__file__).parent
-BUILD: Final = ROOT / "build" / "clients"
-CHECKS: Final = ("life cycle", "batch", "attributes", "errors", "long poll")
-INSTALL_SECONDS: Final = 600
-CHECK_SECONDS: Final = 180
-
-
-class Client(NamedTuple):
-    """`prepare` installs what is missing and returns the command that runs the checks."""
-
-    name: str
-    runtimes: tuple[str, ...]
-    prepare: Callable[[], list[str]]
-
-
-class Failed(Exception):
-    """A command that did not end well; says what it wrote."""
-
-
-def run(command: list[str], seconds: int, folder: Path, added: dict[str, str]) -> str:
-    try:
-        ended = subprocess.run(
-            command,
-            cwd=folder,
-            env={**os.environ, **added},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise Failed(f"{command[0]} took more than {seconds} s") from error
-    if ended.returncode:
-        written = (ended.stdout + ended.stderr)[-3_000:]
-        raise Failed(f"{command[0]} ended with {ended.returncode}\n{written}")
-    return ended.stdout
-
-
-def install(command: list[str], folder: Path) -> None:
-    run(command, INSTALL_SECONDS, folder, {})
-
-
-def virtual_environment(extra: str) -> Path:
-    """The programs of an environment that holds exactly what the extra pins."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    pins: list[str] = project["project"]["optional-dependencies"][extra]
-    folder = BUILD / extra
-    done = folder / "pins"
-    if not done.exists() or done.read_text() != "\n".join(pins):
-        BUILD.mkdir(parents=True, exist_ok=True)
-        install([sys.executable, "-m", "venv", "--clear", str(folder)], BUILD)
-        install([str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *pins], BUILD)
-        done.write_text("\n".join(pins))
-    return folder / "bin"
-
-
-def boto3() -> list[str]:
-    return [sys.executable, str(HERE / "boto3_check.py")]
-
-
-def old_boto3() -> list[str]:
-    python = virtual_environment("client-boto3-query") / "python"
-    return [str(python), str(HERE / "boto3_check.py")]
-
-
-def aws_cli() -> list[str]:
-    aws = virtual_environment("client-aws-cli") / "aws"
-    return [sys.executable, str(HERE / "cli_check.py"), str(aws)]
-
-
-def javascript() -> list[str]:
-    folder = BUILD / "javascript"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in ("package.json", "check.mjs"):
-        shutil.copy(HERE / "javascript" / name, folder / name)
-    quiet = ["--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--silent"]
-    install(["npm", "install", *quiet], folder)
-    return ["node", str(folder / "check.mjs")]
-
-
-def java() -> list[str]:
-    folder = BUILD / "java"
-    list_of_jars = folder / "classpath"
-    project = ["mvn", "--quiet", "--batch-mode", "--file", str(HERE / "java" / "pom.xml")]
-    written = f"-Dmdep.outputFile={list_of_jars}"
-    install([*project, "compile", "dependency:build-classpath", written], ROOT)
-    return ["java", "-cp", f"{folder / 'classes'}:{list_of_jars.read_text().strip()}", "Check"]
-
-
-CLIENTS: Final = (
-    Client("boto3 (JSON)", (), boto3),
-    Client("boto3 of 2023 (Query)", (), old_boto3),
-    Client("AWS CLI", (), aws_cli),
-    Client("JavaScript SDK v3", ("node", "npm"), javascript),
-    Client("Java SDK v2", ("java", "mvn"), java),
-)
+CHECK_SECONDS: Final = 240
 
 
 def missing_runtime(client: Client) -> str | None:
@@ -128,26 +30,48 @@ def complaint_about(client: Client, nodes: dict[str, Node], queue: str) -> str |
     try:
         command = client.prepare()
         for kind, node in nodes.items():
-            told = {"AWS_ENDPOINT_URL": node.sqs_url, "CHECK_QUEUE": queue}
+            told = {
+                "AWS_ENDPOINT_URL": node.sqs_url,
+                "CHECK_QUEUE": queue,
+                "PYTHONPATH": str(ROOT),
+            }
             printed = run(command, CHECK_SECONDS, BUILD, client_environment() | told)
-            held = [line[3:] for line in printed.splitlines() if line.startswith("ok ")]
-            if held != list(CHECKS):
-                raise Failed(f"{kind}: of {CHECKS} only {held}")
+            held = tuple(line[3:] for line in printed.splitlines() if line.startswith("ok "))
+            if held != client.checks:
+                raise Failed(f"{kind}: of {client.checks} only {held}")
     except Failed as failure:
         return str(failure)
     return None
 
 
-def verdict_on(client: Client, nodes: dict[str, Node], queue: str) -> tuple[str, str]:
+def result_of(client: Client, nodes: dict[str, Node], queue: str) -> Result:
     missing = missing_runtime(client)
     if missing is not None:
-        return "skipped", f"{missing} is not installed"
+        return Result(client, "skipped", f"{missing} is not installed")
     complaint = complaint_about(client, nodes, queue)
-    return ("passed", ", ".join(CHECKS)) if complaint is None else ("failed", complaint)
+    if complaint is None:
+        return Result(client, "passed", ", ".join(client.checks))
+    return Result(client, "failed", complaint)
 
 
-def main() -> int:
-    counts = {"passed": 0, "failed": 0, "skipped": 0}
+def results_of(clients: list[Client], nodes: dict[str, Node]) -> list[Result]:
+    results: list[Result] = []
+    for number, client in enumerate(clients):
+        result = result_of(client, nodes, f"client-{number}")
+        print(f"{client.name} {client.version}: {result.verdict}: {result.reason}", flush=True)
+        results.append(result)
+    return results
+
+
+def bugs_of(nodes: dict[str, Node]) -> int:
+    bugs = [(kind, node) for kind, node in nodes.items() if "Traceback" in node.stderr_tail()]
+    for kind, node in bugs:
+        print(f"{kind}: failed: it logged a bug\n{node.stderr_tail()}")
+    return len(bugs)
+
+
+def main(names: list[str]) -> int:
+    chosen = [one for one in CLIENTS if any(name in one.name for name in names or [""])]
     BUILD.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -157,17 +81,14 @@ def main() -> int:
         ) as verified,
     ):
         nodes = {"open node": open_node, "node that verifies signatures": verified}
-        for number, client in enumerate(CLIENTS):
-            verdict, reason = verdict_on(client, nodes, f"client-{number}")
-            print(f"{client.name}: {verdict}: {reason}", flush=True)
-            counts[verdict] += 1
-        for kind, node in nodes.items():
-            if "Traceback" in node.stderr_tail():
-                print(f"{kind}: failed: it logged a bug\n{node.stderr_tail()}")
-                counts["failed"] += 1
-    print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
-    return 1 if counts["failed"] else 0
+        results = results_of(chosen, nodes)
+        bugs = bugs_of(nodes)
+    if not names:
+        table.write(results)
+    verdicts = [result.verdict for result in results]
+    print(", ".join(f"{verdicts.count(one)} {one}" for one in ("passed", "failed", "skipped")))
+    return 1 if bugs or "failed" in verdicts or not results else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -99,48 +99,53 @@ def wait_for(expected: Counter[tuple[str, int, int]], journal: Path, logs: list[
         time.sleep(0.1)
 
 
-def environment_for(node: Node, journal: Path) -> dict[str, str]:
+def environment_for(url: str, journal: Path) -> dict[str, str]:
     keys = f"{quote(ACCESS_KEY, safe='')}:{quote(SECRET_KEY, safe='')}"
     return {
         **os.environ,
         **client_environment(),
         "PYTHONPATH": str(ROOT),
-        "CELERY_TEST_BROKER": node.sqs_url.replace("http://", f"sqs://{keys}@"),
+        "CELERY_TEST_BROKER": url.replace("http://", f"sqs://{keys}@"),
         "CELERY_TEST_JOURNAL": str(journal),
     }
 
 
+def run_tasks(url: str, folder: Path) -> None:
+    """By two workers of the node at the address; also what `make clients` does."""
+    journal, logs = folder / "journal", [folder / "first.log", folder / "second.log"]
+    environment = environment_for(url, journal)
+    with worker("first", environment, logs[0]), worker("second", environment, logs[1]):
+        sent_at = time.time()
+        subprocess.run([sys.executable, "-c", SENDER], env=environment, check=True, timeout=60)
+        wait_for(EXPECTED, journal, logs)
+        require_empty_queue(url)
+    runs = runs_in(journal)
+    assert counts_of(runs) == EXPECTED
+    assert_times(runs, sent_at)
+
+
 @pytest.mark.timeout(180)
 def test_celery_runs_every_task_as_often_as_it_should(tmp_path: Path) -> None:
-    journal, logs = tmp_path / "journal", [tmp_path / "first.log", tmp_path / "second.log"]
     with Node(tmp_path / "data", "--credentials", str(credentials_file(tmp_path))) as node:
-        environment = environment_for(node, journal)
-        with worker("first", environment, logs[0]), worker("second", environment, logs[1]):
-            sent_at = time.time()
-            subprocess.run([sys.executable, "-c", SENDER], env=environment, check=True, timeout=60)
-            wait_for(EXPECTED, journal, logs)
-            require_empty_queue(node)
-        runs = runs_in(journal)
-        assert counts_of(runs) == EXPECTED
-        assert_times(runs, sent_at)
+        run_tasks(node.sqs_url, tmp_path)
         assert "Traceback" not in node.stderr_tail()
 
 
-def require_empty_queue(node: Node) -> None:
+def require_empty_queue(url: str) -> None:
     """A task is deleted after it ran; a queue that stays filled would run tasks again."""
     names = [f"ApproximateNumberOfMessages{which}" for which in ("", "NotVisible", "Delayed")]
     sqs = boto3.client(
         "sqs",
-        endpoint_url=node.sqs_url,
+        endpoint_url=url,
         region_name=REGION,
         aws_access_key_id=ACCESS_KEY,
         aws_secret_access_key=SECRET_KEY,
     )
     try:
-        url = sqs.get_queue_url(QueueName="celery")["QueueUrl"]
+        queue = sqs.get_queue_url(QueueName="celery")["QueueUrl"]
         deadline = time.monotonic() + 10
         while True:
-            shown = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+            shown = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=names)["Attributes"]
             if set(shown.values()) == {"0"}:
                 return
             assert time.monotonic() < deadline, shown

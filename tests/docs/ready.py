@@ -1,0 +1,42 @@
+"""Wait until the node at an admin address is ready, as long as a process lives. A program.
+
+`python ready.py HOST:PORT PID`; the deadline is generous because a machine may be busy.
+"""
+
+import os
+import sys
+import time
+import urllib.error
+import urllib.request
+
+SECONDS = 90
+
+
+def is_ready(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://{address}/readyz", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def main(address: str, pid: int) -> int:
+    deadline = time.monotonic() + SECONDS
+    while not is_ready(address):
+        if time.monotonic() > deadline or not lives(pid):
+            print(f"no node is ready at {address}")
+            return 1
+        time.sleep(0.05)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], int(sys.argv[2])))
