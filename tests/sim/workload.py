@@ -140,10 +140,10 @@ class Worker:
         # An application that sends once more under the same deduplication id, perhaps at once.
         other = self.model.begin_send(queue.name, token, self._now)
         both = self._send(queue, token, span, entry), self._send(queue, token, other, entry)
-        if self._random.randrange(2):
-            await asyncio.gather(*both)
-        else:
-            _ = [await one for one in both]
+        is_in_turn = self._random.randrange(2) == 0
+        await asyncio.gather(*(() if is_in_turn else both))
+        for one in both if is_in_turn else ():
+            await one
 
     async def _send(self, queue: QueueModel, token: str, span: Span, entry: dict[str, Any]) -> None:
         answer = await self.call("SendMessage", About(queue), QueueUrl=url_of(queue.name), **entry)
@@ -232,7 +232,7 @@ class Worker:
         return answer.code == ""
 
     def _settle(self, span: Span, answer: Answer) -> None:
-        """Refused at once is refused; later, it may be because an earlier attempt had its effect."""
+        """Refused later may mean that an earlier attempt had its effect."""
         if not answer.code:
             span.succeed(self._now)
         elif not answer.is_unknown and answer.attempts == 1:
