@@ -19,16 +19,17 @@ from spark_load import small
 from spark_load.verdict import summary
 from spark_load.verify import verify
 from tests.chaos.hurt import Hurt, clock_variables
-from tests.chaos.plan import Fault, plan
+from tests.chaos.plan import LIAR, Fault, plan
 from tests.chaos.recorded import HISTORY, TRACE, Recording
 from tests.chaos.timeline import draw, rates
-from tests.cluster.harness import Cluster, static_cluster
+from tests.cluster.harness import Cluster, eventually, static_cluster
 from tests.cluster.network import Namespaces, Network, Proxied, namespaces_problem
 from tests.cluster.replicas import verify_replicas
 from tests.cluster.workload import Workload
 from tests.small_disk import small_disk
 
 DISK_BYTES = 1 << 30
+READY_SECONDS = 120.0
 
 
 def main() -> int:
@@ -63,7 +64,7 @@ class Campaign:
         print(f"links: {problem or 'network namespaces'}", flush=True)
         with self._disk() as disk:
             without = [] if disk else ["full disk"]
-            if self._variables(1) is None:
+            if self._variables(LIAR) is None:
                 without.append("clock")
             if without:
                 print(f"left out on this machine: {', '.join(without)}", flush=True)
@@ -89,13 +90,12 @@ class Campaign:
         with static_cluster(
             self._out, network, count=self._nodes, directories=directories
         ) as cluster:
-            # From their next start on they read their wall clocks from files.
-            for number, member in cluster.members.items():
-                member.more_environment = self._variables(number) or {}
-                assert member.stop() == 0
-                member.start()
-            cluster.await_ready()
-            cluster.await_leaders()
+            # From its next start on it reads its wall clock from a file.
+            member = cluster.members[LIAR]
+            member.more_environment = self._variables(LIAR) or {}
+            assert member.stop() == 0
+            member.launch()
+            eventually("a node is ready on a busy machine", member.is_ready, READY_SECONDS)
             yield cluster
 
     # --- load and faults ------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Faults done to a cluster of real nodes, begun and ended. What and when is `plan.py`'s.
 
-The wall clock of every node is moved by libfaketime from a file that it reads again every second;
-its steady clocks are left alone. The disk that is filled is a file system in memory, of one node.
+The wall clock of one node is moved by libfaketime from a file that it reads again every second; its
+steady clocks are left alone. The disk that is filled is a file system in memory, of one node.
 """
 
 import contextlib
@@ -163,5 +163,5 @@ class Hurt:
                     member.resume()
             self._launch(member)
         for member in self._cluster.members.values():
-            eventually(f"node {member.number} is ready", member.is_ready, 60.0)
+            eventually(f"node {member.number} is ready", member.is_ready, 120.0)
         self._cluster.await_leaders()

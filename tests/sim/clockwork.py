@@ -240,8 +240,19 @@ class SimLoop(asyncio.BaseEventLoop):
     def resume(self) -> None:
         self.is_paused = False
         held, self.held = self.held, []
-        for handle in held:
+        for handle in self._in_any_order(held):
             self.work.soon(self, handle)
+
+    def _in_any_order(self, held: list[asyncio.Handle]) -> list[asyncio.Handle]:
+        """What waits in several sockets is read in no order in particular: a process that goes on
+        may see a client's request before it hears that others lead now.
+        """
+        places = [at for at, handle in enumerate(held) if self._network.is_arrival(handle)]
+        arrivals = [held[at] for at in places]
+        self.work.random(f"resume {self.host} {self.work.now_ns}").shuffle(arrivals)
+        for at, handle in zip(places, arrivals, strict=True):
+            held[at] = handle
+        return held
 
     def kill(self) -> None:
         """Nothing of it happens any more."""

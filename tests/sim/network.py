@@ -128,6 +128,11 @@ class Network:
             if transport.loop is loop:
                 transport.vanish()
 
+    def is_arrival(self, handle: asyncio.Handle) -> bool:
+        """Each takes what comes next on its connection, so they may change places."""
+        callback = cast(Any, handle)._callback
+        return getattr(callback, "__func__", None) is SimTransport._arrive
+
     def gone(self, transport: "SimTransport") -> None:
         """It is closed, and all that it sent has arrived."""
         self._transports.pop(transport, None)

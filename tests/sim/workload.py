@@ -140,12 +140,12 @@ class Worker:
         # An application that sends once more under the same deduplication id, perhaps at once.
         other = self.model.begin_send(queue.name, token, self._now)
         both = self._send(queue, token, span, entry), self._send(queue, token, other, entry)
-        if self._random.randrange(2):
-            await asyncio.gather(*both)
-        else:
-            _ = [await one for one in both]
+        is_in_turn = self._random.randrange(2) == 0
+        await asyncio.gather(*(() if is_in_turn else both))
+        for one in both if is_in_turn else ():
+            await one
 
-    async def _send(self, queue: QueueModel, token: str, span: Span, entry: dict[str, Any]) -> bool:
+    async def _send(self, queue: QueueModel, token: str, span: Span, entry: dict[str, Any]) -> None:
         answer = await self.call("SendMessage", About(queue), QueueUrl=url_of(queue.name), **entry)
         told = answer.body
         self._doubt([token], answer)
@@ -153,7 +153,6 @@ class Worker:
             self.model.sent(token, span, self._now, told["MessageId"], told.get("SequenceNumber"))
         elif not answer.is_unknown:
             span.fail()
-        return not answer.code
 
     def _doubt(self, tokens: Iterable[str], answer: Answer) -> None:
         if answer.attempts > 1 and not self.are_retries_known():
@@ -233,9 +232,10 @@ class Worker:
         return answer.code == ""
 
     def _settle(self, span: Span, answer: Answer) -> None:
+        """Refused later may mean that an earlier attempt had its effect."""
         if not answer.code:
             span.succeed(self._now)
-        elif not answer.is_unknown:
+        elif not answer.is_unknown and answer.attempts == 1:
             span.fail()
 
     async def delete_batch(self, _queue: QueueModel) -> None:
