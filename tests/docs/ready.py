@@ -1,6 +1,6 @@
-"""Wait until the node at an admin address is ready, as long as a process lives. A program.
+"""Wait until the nodes at admin addresses are ready, as long as a process lives. A program.
 
-`python ready.py HOST:PORT PID`; the deadline is generous because a machine may be busy.
+`python ready.py PID HOST:PORT …`; the deadline is generous because a machine may be busy.
 """
 
 import os
@@ -28,15 +28,16 @@ def lives(pid: int) -> bool:
     return True
 
 
-def main(address: str, pid: int) -> int:
+def main(pid: int, addresses: list[str]) -> int:
     deadline = time.monotonic() + SECONDS
-    while not is_ready(address):
-        if time.monotonic() > deadline or not lives(pid):
-            print(f"no node is ready at {address}")
-            return 1
-        time.sleep(0.05)
+    for address in addresses:
+        while not is_ready(address):
+            if time.monotonic() > deadline or not lives(pid):
+                print(f"no node is ready at {address}")
+                return 1
+            time.sleep(0.05)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], int(sys.argv[2])))
+    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))

@@ -95,7 +95,9 @@ def step(block: Block, folder: Path, base: int) -> str:
             for number, one in enumerate(exchanges(block))
         )
     if block.mark == "server":
-        waits = f"python {shlex.quote(str(HERE / 'ready.py'))} {HOST}:{base + 1} $!"
+        nodes = 3 if "cluster" in block.text else 1
+        addresses = " ".join(f"{HOST}:{base + 10 * node + 1}" for node in range(nodes))
+        waits = f"python {shlex.quote(str(HERE / 'ready.py'))} $! {addresses}"
         log = f"server-{block.line}.log"
         begin = f"( exec {block.text.strip()} ) >{log} 2>&1 &"
         return f"end_server\n{begin}\nserver=$!\n{waits} || {{ cat {log}; exit 1; }}"
