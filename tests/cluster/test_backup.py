@@ -180,7 +180,7 @@ def back_up(cluster: Cluster, number: int, directory: Path) -> Span:
     return Span(began, time.monotonic())
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(300)
 def test_a_backup_under_load_restored_to_one_node_is_a_history_that_could_be(
     tmp_path: Path,
 ) -> None:

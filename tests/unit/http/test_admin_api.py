@@ -88,7 +88,7 @@ def test_lists_and_details(setup: AdminSetup) -> None:
         (f"{QUEUES}/q/messages?limit=1&limit=2", 400, "bad_request"),
         (f"{QUEUES}/q/messages?limit", 400, "bad_request"),
         (f"{QUEUES}/q/messages?body_max_bytes=255", 400, "bad_request"),
-        (f"{QUEUES}/q/messages?body_max_bytes=262145", 400, "bad_request"),
+        (f"{QUEUES}/q/messages?body_max_bytes=1048577", 400, "bad_request"),
         (f"{QUEUES}/q/messages?state=gone", 400, "bad_request"),
         (f"{QUEUES}/q/messages?stat=visible", 400, "bad_request"),
         (f"{QUEUES}/q/messages?state=%ff", 400, "bad_request"),
