@@ -5,8 +5,10 @@ process, with a time of its own.
 import asyncio
 import contextlib
 import os
+import re
 import socket
 import ssl
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from fastnode.http.server import HttpServer
 from fastnode.settings import Settings
 from tests.certificates import make_certificate, make_signer
 from tests.integration.peer_nodes import until
+from tests.nodes import ROOT
 
 SECONDS = 20.0
 
@@ -290,3 +293,12 @@ def test_doctor_tells_how_long_certificates_last(ours: Path) -> None:
     assert (first.verdict, second.verdict) == (Verdict.WARN, Verdict.OK)
     assert first.check == "certificate --tls-cert" and "20 days" in first.seen
     assert "replace its files" in first.advice
+
+
+def test_the_certificate_of_the_documentation(tmp_path: Path) -> None:
+    document = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    chapter = document.split("## TLS for clients\n")[1].split("\n## ")[0]
+    (script,) = re.findall(r"```sh\n(.*?)```", chapter, re.DOTALL)
+    subprocess.run(["sh", "-eu", "-c", script], cwd=tmp_path, check=True, capture_output=True)
+    tls = ListenerTls(str(tmp_path / "server.pem"), str(tmp_path / "server.key"), lambda: 0.0)
+    assert tls.expires_at > 0
