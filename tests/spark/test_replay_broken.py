@@ -27,7 +27,7 @@ def judged(
     faults: Faults,
     operations: list[dict[str, Any]],
     queue: str,
-    drain_seconds: float = 10.0,
+    drain_seconds: float = 120.0,
 ) -> dict[str, list[Offence]]:
     """What the checks say of a replay against such a server."""
     attributes = {"VisibilityTimeout": "1"}
