@@ -19,12 +19,13 @@ from fastnode import config
 from fastnode.clock import NS_PER_MS
 from tests.model.queues import Kind, Model, QueueModel
 from tests.model.spans import Violation
+from tests.sim.allowed import no_partitions
 from tests.sim.client import ANSWER_SECONDS, Client
 from tests.sim.clockwork import NS_PER_SECOND, Clockwork, SimLoop, TrueClock, running
 from tests.sim.cluster import SimCluster
 from tests.sim.faults import STEP_MS_MAX, Faults
 from tests.sim.network import Network
-from tests.sim.workload import Worker, no_partitions
+from tests.sim.workload import Often, Worker
 
 # So that a short run flushes, compacts its log and needs snapshots.
 SMALL_LIMITS: Final = {
@@ -32,6 +33,7 @@ SMALL_LIMITS: Final = {
     "LOG_ENTRIES_KEPT": 20,
     "LOG_ENTRIES_KEPT_MIN": 4,
 }
+_OFTEN: Final[tuple[Often, ...]] = ({}, {"count": 10}, {"count": 10}, {"purge": 9, "recreate": 6})
 _UP_SECONDS: Final = 15
 _LIVE_SECONDS: Final = 40
 _DRAIN_SECONDS: Final = 90
@@ -120,14 +122,14 @@ class Run:
         self.workers: list[Worker] = []
         self._client_hosts = [f"127.0.1.{at}" for at in range(1, random.randrange(2, 7))]
         leaves = random.choice((0, 5, 20))
-        wanders, counts = random.choice((1.0, 0.1, 0.1)), random.choice((1, 10))
+        wanders, often = random.choice((1.0, 0.1, 0.1)), random.choice(_OFTEN)
         self.model.is_calm = not self._fault_ms and not leaves
         for at, host in enumerate(self._client_hosts):
             client = Client(f"c{at}", self._loop(host), work.random(host), self._hosts)
             client.leaves = leaves
             client.patience = random.choice(ANSWER_SECONDS)
             client.wanders = wanders
-            self.workers.append(Worker(work, self.model, client, counts))
+            self.workers.append(Worker(work, self.model, client, often))
         self.faults = Faults(self.cluster, self._loop("127.0.2.1"), self._client_hosts)
         if not has_steps:
             self.faults.leave_out("set_clock")

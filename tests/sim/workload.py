@@ -3,19 +3,18 @@ model before it is made and judged by it when it is answered.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, Final, NamedTuple
 
 from tests.model.queues import Kind, Model, QueueModel
 from tests.model.receives import Asked, Receives
 from tests.model.spans import Span, Violation
+from tests.sim.allowed import About, no_partitions
 from tests.sim.client import Answer, Client
 from tests.sim.clockwork import Clockwork
 
 ACCOUNT: Final = "000000000000"
-GONE: Final = "QueueDoesNotExist"
-BAD_HANDLE: Final = "ReceiptHandleIsInvalid"
 BAD_VALUE: Final = "InvalidParameterValueException"
 _COUNTS: Final = tuple(
     f"ApproximateNumberOfMessages{name}" for name in ("", "NotVisible", "Delayed")
@@ -58,34 +57,21 @@ def attributes_of(kind: Kind, dead_letters: str) -> dict[str, str]:
     return attributes
 
 
-def no_partitions(queue: QueueModel) -> tuple[str, ...]:
-    """A queue with partitions is refused while a member cannot say that it knows them."""
-    return ("InvalidAttributeValue",) if queue.kind.partitions > 1 else ()
-
-
-class About:
-    """Errors that are no surprise when they come; a queue that was deleted by then may be gone."""
-
-    def __init__(self, queue: QueueModel, *more: str) -> None:
-        self._queue = queue
-        self._more = more
-
-    def __contains__(self, code: object) -> bool:
-        return code in self._more or (bool(self._queue.wipes) and code in (GONE, BAD_HANDLE))
+# Something that is done so many times as often as usual, in this run.
+Often = Mapping[str, int]
 
 
 class Worker:
     """One client at work."""
 
-    def __init__(self, work: Clockwork, model: Model, client: Client, counts: int = 1) -> None:
+    def __init__(self, work: Clockwork, model: Model, client: Client, often: Often) -> None:
         self._work = work
         self.model = model
         self._receives = Receives(model)
         self._client = client
         self._random: Random = client.random
         self.queues: Sequence[str] = ()
-        # In some runs counters are looked at more often than usual.
-        self._weights = [weight * (counts if name == "count" else 1) for name, weight in ACTIONS]
+        self._weights = [weight * often.get(name, 1) for name, weight in ACTIONS]
         self._taken: list[Taken] = []
         self._count = 0
         self.calls = 0
