@@ -340,9 +340,7 @@ class LiveQueue(Traffic):
     # --- finding a message ---------------------------------------------------------------------
 
     def position_of(self, message_id: bytes) -> int:
-        """Where a message is, or `NO_POSITION`. An id names its position unless it came from
-        another queue: there the same position may belong to another message.
-        """
+        """Where a message is, or `NO_POSITION`. In another queue an id names another's position."""
         commit_ts, entry = native.message_id_position(message_id)
         position = commit_ts << 16 | entry
         if not self._has_arrivals:
