@@ -14,9 +14,9 @@ LOOPBACK = "IP:127.0.0.1"
 
 
 def documented() -> tuple[str, str]:
-    """The two blocks to copy: one for the signer, one for each node."""
+    """The blocks to copy: one for the signer, one for each node. The last one starts a node."""
     chapter = DOCUMENT.read_text().split("### TLS between members\n")[1]
-    signer, node = re.findall(r"```sh\n(.*?)```", chapter.split("\n## ")[0], re.DOTALL)
+    signer, node, _start = re.findall(r"```sh\n(.*?)```", chapter.split("\n## ")[0], re.DOTALL)
     return signer, node
 
 
