@@ -12,9 +12,6 @@ use crate::writer::{Done, Job, Writer};
 const STEP_BYTES: u64 = 8 << 20;
 /// How far allocated space is overwritten ahead of the blocks.
 const ZERO_BYTES: u64 = 1 << 20;
-/// After a block of this size nothing is: a large one gains nothing by it, and would be written
-/// twice.
-const LARGE_BYTES: u64 = ZERO_BYTES / 4;
 /// Used segments that are kept for reuse.
 const SPARES_MAX: usize = 2;
 
@@ -61,8 +58,6 @@ pub struct Space {
     next: Next,
     spares: Vec<String>,
     writer: Writer,
-    /// Size of the last block.
-    last_bytes: u64,
     /// Sequence of the next block.
     pub sequence: u64,
 }
@@ -111,7 +106,7 @@ impl Space {
             None => first_segment(disk.as_ref(), &segments, identity, segment_bytes)?,
         };
         let next = Next::None;
-        let (opening_bytes, last_bytes) = (0, 0);
+        let opening_bytes = 0;
         Ok(Self {
             disk,
             identity,
@@ -122,7 +117,6 @@ impl Space {
             next,
             spares,
             writer,
-            last_bytes,
             sequence,
         })
     }
@@ -186,7 +180,6 @@ impl Space {
         let spot = Spot { file: tail.file.clone(), segment: tail.number, offset: tail.end };
         tail.end += bytes;
         assert!(tail.end <= tail.allocated, "a block stays inside its room");
-        self.last_bytes = bytes;
         self.sequence += 1;
         spot
     }
@@ -196,9 +189,7 @@ impl Space {
         if self.writer.is_manual() {
             return;
         }
-        if self.last_bytes < LARGE_BYTES {
-            zero_ahead(&self.writer, &mut self.active);
-        }
+        zero_ahead(&self.writer, &mut self.active);
         let is_due = self.active.end > self.segment_bytes / 2;
         if is_due && matches!(self.next, Next::None) && self.has_free(STEP_BYTES) {
             let (header, spare, length) = self.plan_next(0);

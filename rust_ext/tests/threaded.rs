@@ -23,12 +23,8 @@ struct Load {
 
 impl Load {
     fn open(disk: &SimDisk, applied: u64) -> Self {
-        Self::with_segments(disk, applied, SEGMENT_BYTES)
-    }
-
-    fn with_segments(disk: &SimDisk, applied: u64, segment_bytes: u64) -> Self {
         let disk = Arc::new(disk.clone());
-        let node = Node::new(disk, &settings(1, &[1]), &machines(&[applied]), segment_bytes, false)
+        let node = Node::new(disk, &settings(1, &[1]), &machines(&[applied]), SEGMENT_BYTES, false)
             .unwrap();
         Self { node, committed: Vec::new(), last: applied }
     }
@@ -170,22 +166,4 @@ fn packets_for_peers_do_not_wait_for_the_disk() {
         }
     }
     panic!("nobody leads");
-}
-
-/// Syncs that were needed for so many blocks of one entry each.
-fn syncs(load: &mut Load, blocks: u64, entry_bytes: usize) -> u64 {
-    let before = load.node.log().writer().syncs();
-    for _ in 0..blocks {
-        load.node.propose(0, Bytes::from(vec![7; entry_bytes])).unwrap();
-        load.settle();
-    }
-    load.node.log().writer().syncs() - before
-}
-
-#[test]
-fn space_for_small_blocks_is_written_ahead_and_large_ones_are_written_once() {
-    let mut load = Load::with_segments(&SimDisk::new(1), 0, 64 << 20);
-    load.settle();
-    assert_eq!(syncs(&mut load, 8, 1 << 20), 8);
-    assert!(syncs(&mut load, 8, 100 << 10) > 8);
 }
