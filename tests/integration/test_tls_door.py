@@ -298,7 +298,7 @@ def test_doctor_tells_how_long_certificates_last(ours: Path) -> None:
 def test_the_certificate_of_the_documentation(tmp_path: Path) -> None:
     document = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     chapter = document.split("## TLS for clients\n")[1].split("\n## ")[0]
-    (script,) = re.findall(r"```sh\n(.*?)```", chapter, re.DOTALL)
+    _start, script = re.findall(r"```sh\n(.*?)```", chapter, re.DOTALL)
     subprocess.run(["sh", "-eu", "-c", script], cwd=tmp_path, check=True, capture_output=True)
     tls = ListenerTls(str(tmp_path / "server.pem"), str(tmp_path / "server.key"), lambda: 0.0)
     assert tls.expires_at > 0
