@@ -163,7 +163,7 @@ sanitize: $(VENV)/.dev ## the compiled modules under AddressSanitizer and UBSan,
 	FASTNODE_BUILD=sanitize $(BIN)/python setup.py -q build --build-base build/sanitize-base --build-lib build/sanitize
 	cp fastnode/_raftlog*.so build/sanitize/fastnode/
 	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
-	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc \
+	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1:log_path=build/sanitize/report PYTHONMALLOC=malloc \
 	$(BIN)/pytest -q -p no:cacheprovider -o timeout=600 -o pythonpath='build/sanitize .' tests/unit/native tests/fuzz
 	rm build/cython-profile
 

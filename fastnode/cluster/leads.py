@@ -7,12 +7,13 @@ there for a while: whoever got it remembers that, until it ends.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from fastnode import config
-from fastnode.errors import Unavailable
+from fastnode.errors import OperationError, Unavailable
 from fastnode.store.group import Group
 
 _CHECK_SECONDS: Final = 0.02
@@ -89,7 +90,9 @@ class Leads:
                 # raft-rs gives a transfer up after an election timeout.
                 if target and now - asked.get(group.number, -1.0) > 1.0:
                     asked[group.number] = now
-                    self.transfer(group, target)
+                    # The log may know already that another node leads, and the group not yet.
+                    with contextlib.suppress(OperationError):
+                        self.transfer(group, target)
             await asyncio.sleep(_CHECK_SECONDS)
 
     def _look(self) -> None:

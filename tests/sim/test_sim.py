@@ -51,6 +51,13 @@ def test_somebody_who_wakes_himself_in_no_time_ends_the_run() -> None:
         work.run(work.now_ns + 1)
 
 
+# What they found: a purge beside a receive, a lead lost while a node stops, a disk that fails at a
+# start.
+@pytest.mark.parametrize("seed", [207, 232, 300, 327])
+def test_a_seed_that_found_something_stays_good(seed: int) -> None:
+    assert simulate(seed).operations > 0
+
+
 @pytest.mark.parametrize(
     "name",
     ["skip_fsync", "skip_flush", "answer_before_commit", "skip_conflicts", "forget_requests"],
