@@ -16,6 +16,7 @@ from fastnode.queue.caller import CLIENT_RETRIES, RECEIVES, SERVER_ATTEMPTS
 from fastnode.queue.choice import Hidden, PlainChoice
 from fastnode.queue.fifo_live import FifoQueue
 from fastnode.queue.fullness import may_be_full
+from fastnode.queue.plans import Claim
 from fastnode.queue.receive_one import Received
 from fastnode.queue.service import Service
 from fastnode.queue.standard_live import StandardQueue
@@ -34,15 +35,15 @@ class Handout(Struct, eq=False):
     commit_ts: int
     visible_at: int
     choice: PlainChoice
-    claimed: int
+    claim: Claim
 
     def landed(self) -> None:
-        self.queue.waiting.settle(self.claimed)
+        self.claim.settle()
         self.queue.delivered(self.choice, self.commit_ts, self.visible_at)
 
     def failed(self) -> None:
-        self.queue.give_back(self.choice.decoded())
-        self.queue.waiting.settle(self.claimed)
+        self.claim.give_back(self.choice.decoded())
+        self.claim.settle()
 
     def answer(self) -> bytes:
         queue = self.queue
@@ -97,7 +98,8 @@ def submit_receive(
     # Only now: whoever is woken plans at once, and its transaction must come after this one.
     if queue.waiters and queue.has_available():
         queue.waiters.wake_one()
-    return Handout(request, queue, queue.generation, commit_ts, visible_at, choice, first)
+    claim = Claim(queue, queue.waiting, first)
+    return Handout(request, queue, queue.generation, commit_ts, visible_at, choice, claim)
 
 
 def may_wait(service: Service, queue: PlainQueue, identity: bytes) -> bool:

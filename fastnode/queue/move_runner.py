@@ -355,7 +355,7 @@ class _Mover:
         choice = batch.choice
         for taken in choice.all:
             plan_removal(shard, txn, taken.position, taken.state, taken.record)
-        claimed = plan_claim(shard, txn, choice)
+        claim = plan_claim(shard, txn, choice)
         messages = zip(choice.messages, batch.targets, strict=True)
         posted = post_all(txn, shard, messages, self._runner.started_at)
         moved = part.moved + len(choice.messages)
@@ -364,11 +364,10 @@ class _Mover:
         try:
             await outcome
         except OperationError:
-            shard.give_back(choice)
+            claim.give_back(choice)
             raise
         finally:
-            if claimed is not None:
-                shard.waiting.settle(claimed)
+            claim.settle()
         shard.removed([taken.position for taken in choice.all])
         shard.settled(choice)
         for letter in posted:

@@ -3,6 +3,7 @@ back.
 """
 
 from functools import lru_cache
+from typing import NamedTuple
 
 from fastnode import native
 from fastnode.native import (
@@ -17,6 +18,7 @@ from fastnode.queue.fair import plan_unfiling
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.message_attributes import decode_extras
 from fastnode.queue.timers import Timer
+from fastnode.queue.waiting import Waiting
 from fastnode.store.keyspace import encode_position
 from fastnode.store.txn import Txn
 
@@ -70,14 +72,34 @@ def _plan_unindexing(
         txn.touch(keys.head_key(group_id))
 
 
-def plan_claim(queue: LiveQueue, txn: Txn, choice: Choice) -> int | None:
+class Claim(NamedTuple):
+    """What a transaction takes of a queue, until it is through. A purge meanwhile gives the queue
+    another memory, which knows nothing of this and must learn nothing of it.
+    """
+
+    queue: LiveQueue
+    waiting: Waiting
+    first: int | None
+
+    def settle(self) -> None:
+        if self.first is not None:
+            self.waiting.settle(self.first)
+
+    def give_back(self, choice: Choice) -> None:
+        """The transaction failed."""
+        if self.queue.waiting is self.waiting:
+            self.queue.give_back(choice)
+
+
+def plan_claim(queue: LiveQueue, txn: Txn, choice: Choice) -> Claim:
     """The low-water mark; the claim to settle when the transaction is through."""
     txn.check(queue.keys.generation)
+    waiting = queue.waiting
     first = min((taken.position for taken in choice.all if taken.state is None), default=None)
     if first is not None:
         mark = queue.claim(first)
         txn.raise_to(queue.messages.mark, encode_position(mark))
-    return first
+    return Claim(queue, waiting, first)
 
 
 def plan_return(

@@ -139,9 +139,7 @@ async def commit(
         txn.request = service.new_request()
     states = _plan_deliveries(queue, txn, choice, valid)
     letters = dead_letters.plan(queue, dead, txn, choice.dead) if dead else []
-    # A purge meanwhile gives the queue another one, which knows nothing of this claim.
-    waiting = queue.waiting
-    claimed = plan_claim(queue, txn, choice)
+    claim = plan_claim(queue, txn, choice)
     outcome = group.submit(txn)
     # Only now: whoever is woken plans at once, and its transaction must come after this one.
     for one in unlatched:
@@ -151,11 +149,10 @@ async def commit(
     try:
         await outcome
     except OperationError:
-        queue.give_back(choice)
+        claim.give_back(choice)
         raise
     finally:
-        if claimed is not None:
-            waiting.settle(claimed)
+        claim.settle()
     if states:
         positions = tuple([taken.position for taken in choice.messages])
         queue.handed_out(positions, states[0].visible_at)

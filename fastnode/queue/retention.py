@@ -239,7 +239,8 @@ async def _submit(queue: LiveQueue, txn: Txn, unreceived: Sequence[int], through
         await group.submit(txn)
         return
     queue.withdraw(unreceived, through)
-    claimed = min(unreceived)
+    # A purge meanwhile gives the queue another one.
+    waiting, claimed = queue.waiting, min(unreceived)
     txn.raise_to(keys.mark, encode_position(queue.claim(claimed)))
     remaining: list[Item] = []
     try:
@@ -251,4 +252,4 @@ async def _submit(queue: LiveQueue, txn: Txn, unreceived: Sequence[int], through
         raise
     finally:
         queue.withdrawn(unreceived, remaining)
-        queue.waiting.settle(claimed)
+        waiting.settle(claimed)
