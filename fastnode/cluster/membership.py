@@ -114,6 +114,8 @@ class Membership:
                 f"there is a node {node} already, with another data directory: "
                 "remove it, and join under another --node-id"
             )
+        # Who joins and ends before it hears more finds its way back by what it is told here.
+        await self._write_down(load_records(self._groups[0]))
         await self._record(MemberRecord(node, addresses.raft, incarnation))
         await self._learn(node)
         members = tuple(
@@ -270,9 +272,12 @@ class Membership:
         if not group.is_ready:
             raise NotLed("another node leads the group")
         if step.kind == "record":
-            record = decode_record(step.record)
+            key = record_key(decode_record(step.record).node)
+            # Whoever asks again may come before the first answer is applied.
+            while (blocked := group.latches.wait_for((key,))) is not None:
+                await blocked
             txn = group.begin(self._new_request())
-            txn.put(record_key(record.node), step.record)
+            txn.put(key, step.record)
             await group.submit(txn)
         elif step.kind == "transfer":
             self._leads.transfer(group, step.node)

@@ -160,10 +160,13 @@ class Receives:
     # --- none -----------------------------------------------------------------------------------
 
     def _check_nothing_missed(self, home: QueueModel, span: Span, asked: Asked) -> None:
-        """A message that was available all the time, or early enough for somebody who waited. Who
-        waits gives up in time, even if a node that was paused says so later.
+        """A message that was available all the time, or early enough for somebody who waited. An
+        answer that is late to end a wait is of a node that stood still, and has not looked since.
         """
-        over = min(span.ended, asked.tried_ns + asked.waited * NS_PER_SECOND)
+        over = asked.tried_ns + asked.waited * NS_PER_SECOND
+        if asked.waited and span.ended > over + PROMPT_NS:
+            return
+        over = min(span.ended, over)
         by_then = span.began if not asked.waited else over - PROMPT_NS
         for message in home.messages.values():
             if self._is_surely_available(home, message, span, by_then):
