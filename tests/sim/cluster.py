@@ -195,11 +195,22 @@ class SimCluster:
         return Founding(joined.cluster_id.hex(), joined.groups, incarnation, members)
 
     async def _ask(self, one: SimNode, incarnation: bytes, addresses: Addresses) -> Joined | None:
-        """In the process of the member that is asked, whose answer is on its way for a while."""
-        plane = self.planes.get(one.joins)
-        if plane is None:
+        """In the process of the member that is asked, whose answer is on its way for a while. The
+        control plane ends a call whose caller is gone.
+        """
+        plane, asker = self.planes.get(one.joins), one.process
+        if plane is None or asker is None:
             return None
         asked = plane.loop.create_task(plane.membership.join(one.number, incarnation, addresses))
+
+        def look() -> None:
+            if asker.is_dead:
+                asked.cancel()
+            elif not asked.done():
+                plane.loop.call_later(0.05, look)
+
+        with running(plane.loop):
+            look()
         while not asked.done() and not plane.loop.is_dead:
             await asyncio.sleep(0.05)
         if not asked.done() or isinstance(asked.exception(), OperationError):
