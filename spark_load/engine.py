@@ -11,7 +11,7 @@ from spark_load.checks import Check, Found
 from spark_load.facts import Limits
 from spark_load.schema import HistoryHeader, TraceHeader
 from spark_load.small import is_small, open_small
-from spark_load.spark_facts import open_facts, plain_errors
+from spark_load.spark_facts import open_facts
 
 
 class Source(Protocol):
@@ -51,6 +51,8 @@ def open_source(options: argparse.Namespace, limits: Limits) -> Iterator[Source]
         with open_small(trace, history, limits) as small:
             yield small
     else:
-        with session.session(options) as spark, plain_errors():
-            with open_facts(spark, trace, history, limits) as large:
-                yield large
+        with (
+            session.session(options) as spark,
+            open_facts(spark, trace, history, limits) as large,
+        ):
+            yield large

@@ -105,14 +105,18 @@ def known_classes() -> list[str]:
 
 
 def gist(message: str) -> str:
-    """Of a Python traceback the end says what happened, of everything else the beginning."""
+    """Of a Python traceback the end says what happened, of a JVM's the first cause, of everything
+    else the beginning.
+    """
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     if not lines:
         return "without a message"
     is_traceback = any(line.startswith("Traceback (most recent") for line in lines)
     # A JVM's frames may follow the traceback.
     python = [line for line in lines if not line.startswith(("at ", "...", "Caused by"))]
-    return python[-1] if is_traceback and python else lines[0]
+    if is_traceback and python:
+        return python[-1]
+    return next((line for line in lines if line.startswith("Caused by:")), lines[0])
 
 
 def archive(directory: Path) -> Path:

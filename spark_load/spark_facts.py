@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_load import small
 from spark_load.checks import OFFENCE, Check, Found, Scope
-from spark_load.errors import LoadError
 from spark_load.facts import (
     EVENT_ORDER,
     EVENTS,
@@ -221,24 +220,6 @@ def parts(spark: "SparkSession", history: Path) -> int:
     """In how many parts the work is done."""
     size = sum(path.stat().st_size for path in (history / CALLS).glob("*.parquet"))
     return min(max(size // PART_BYTES, spark.sparkContext.defaultParallelism), PARTS_MAX)
-
-
-@contextmanager
-def plain_errors() -> Iterator[None]:
-    """What Spark fails with, in one line: a file that is damaged, a disk that is full."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except (PySparkException, Py4JError) as error:
-        raise LoadError(f"Spark failed: {_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith("Caused by:")]
-    return (causes or lines or [repr(error)])[0]
 
 
 def _view(spark: "SparkSession", name: str, directory: Path, ddl: str) -> None:

@@ -96,6 +96,10 @@ GISTS = (
     ("", "without a message"),
     ("[X] no such table\n\tat org.apache.Spark(Spark.scala:1)\n", "[X] no such table"),
     (
+        "Job aborted.\n\tat org.apache.Spark(S.scala:1)\nCaused by: x is damaged\nCaused by: y\n",
+        "Caused by: x is damaged",
+    ),
+    (
         "An exception was thrown:\nTraceback (most recent call last):\n"
         '  File "x.py", line 1\nValueError: broken\n\n\tat org.apache.Spark(Spark.scala:1)\n',
         "ValueError: broken",
