@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.server_process import ROOT, Server, status_bytes
+from bench.server_process import ROOT, Server, ServerError, status_bytes
 from spark_load import session
 from tests.spark.bulk import LIFE, write_bulk
 
@@ -85,8 +85,8 @@ class Peak(threading.Thread):
 def resident(pid: int) -> int:
     try:
         return status_bytes(pid, "VmRSS")
-    except OSError:
-        # It has ended since it was listed.
+    except (OSError, ServerError):
+        # It has ended since it was listed; one that nobody has waited for yet has no memory left.
         return 0
 
 
