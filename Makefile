@@ -171,9 +171,10 @@ sanitize-rust: | tools ## cargo test of the log extension under AddressSanitizer
 	cd rust_ext && RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0 cargo +nightly test --quiet --locked --target x86_64-unknown-linux-gnu --target-dir target/sanitize
 
 .PHONY: bench-scale
-bench-scale: $(VENV)/.dev ## 10,000 idle long polls; pages of ListQueues with 100,000 queues
+bench-scale: $(VENV)/.dev ## 10,000 idle long polls; pages of ListQueues with 100,000 queues; a scrape of 1,000
 	$(BIN)/python -m bench.idle_polls
 	$(BIN)/python -m bench.list_queues
+	$(BIN)/python -m bench.scrape
 
 .PHONY: bench-overload
 bench-overload: $(VENV)/.dev ## three times the load that a node can carry: goodput, latency, memory, recovery

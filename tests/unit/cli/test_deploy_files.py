@@ -2,9 +2,13 @@
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from fastnode.http.metric_families import FAMILIES
 
@@ -42,6 +46,18 @@ def test_every_rule_is_whole() -> None:
     head, rules = ALERTS.split("    rules:\n")
     assert "\n  - name: fastnode\n" in head
     assert RULE.sub("", rules) == ""
+
+
+def test_alerts_fire_when_they_should_and_not_before() -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool judges alerts; it is part of Prometheus")
+    for judged in (("check", "rules", "alerts.yml"), ("test", "rules", "alerts_test.yml")):
+        command = [promtool, *judged]
+        ran = subprocess.run(
+            command, cwd=ROOT / "deploy/prometheus", capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 def test_expressions_name_metrics_that_are_exported() -> None:
