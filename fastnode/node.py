@@ -210,8 +210,8 @@ class Node:
             incarnation=data.incarnation,
             cluster_id=data.cluster_id,
             version=__version__,
-            sqs_url=sqs_url,
-            admin_url=admin_url,
+            sqs_url=settings.url_for_others(sqs_url),
+            admin_url=settings.url_for_others(admin_url),
             capabilities=self.capabilities,
         )
         peers = Peers(

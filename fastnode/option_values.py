@@ -14,6 +14,8 @@ from fastnode.config import CAPABILITIES, GROUPS_MAX
 
 NODE_ID_MAX: Final = 65_535
 REGION_CHARACTERS_MAX: Final = 32
+# All addresses of a machine: where to bind, and where nobody else finds it; the one for itself.
+WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (told apart, not bound)
 _WORDS_TRUE: Final = frozenset({"true", "1", "yes", "on"})
 _WORDS_FALSE: Final = frozenset({"false", "0", "no", "off"})
 _REGION_PATTERN: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")

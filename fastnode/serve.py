@@ -19,7 +19,7 @@ from typing import Any, Final
 from fastnode import config
 from fastnode.clock import IdSource, SystemClock, SystemIdSource
 from fastnode.cluster.bridge import as_future
-from fastnode.cluster.capabilities import HTFIFO
+from fastnode.cluster.capabilities import HTFIFO, Report
 from fastnode.cluster.gate import PartitionGate
 from fastnode.cluster.member_proof import MemberProof, read_proof
 from fastnode.cluster.membership import Operator
@@ -114,6 +114,16 @@ async def _admission(settings: Settings, proof: MemberProof) -> Founding | None:
     return await ask_to_join(settings, proof)
 
 
+def _partition_gate(node: Node, own: list[str]) -> PartitionGate:
+    """This node is asked like every other member, once it can answer and `own` says where."""
+    member = node.member
+
+    def ask() -> Coroutine[Any, Any, Report]:
+        return poll(own + member.sqs_urls(), HTFIFO)
+
+    return PartitionGate(node.capabilities, node.placement, ask, log, member.advertised)
+
+
 async def _run(
     node: Node,
     identity: IdentitySettings,
@@ -123,12 +133,8 @@ async def _run(
     tls: ListenerTls | None,
 ) -> None:
     settings = reload.settings
-    # This node is asked like every other member, once it can answer.
     own: list[str] = []
-    gate = PartitionGate(
-        node.capabilities, node.placement, lambda: poll(own + node.member.sqs_urls(), HTFIFO), log
-    )
-    node.service.partition_gate = gate.admit
+    node.service.partition_gate = _partition_gate(node, own).admit
     if node.is_alone:
         await as_future(declared_queues(settings, node.dispatcher.handle))
     loop = asyncio.get_running_loop()

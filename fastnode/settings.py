@@ -9,6 +9,7 @@ socket or touches the data directory.
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -16,6 +17,7 @@ from fastnode.config import CAPABILITIES, GROUPS_DEFAULT, GROUPS_MAX
 from fastnode.errors import UsageError
 from fastnode.option_values import (
     NODE_ID_MAX,
+    WILDCARDS,
     Address,
     choice,
     integer,
@@ -115,6 +117,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def advertised_raft(self) -> Address:
         """Where the other members reach this one."""
         return Address(self.advertise or self.raft.host, self.raft.port)
+
+    def url_for_others(self, url: str) -> str:
+        """Where the other members find this listener; empty if that is nowhere they know of."""
+        bound = urlsplit(url)
+        host = self.advertise or bound.hostname or ""
+        if host in WILDCARDS:
+            host = self.peer_addresses.get(self.node_id, self.raft).host
+        if host in WILDCARDS:
+            return ""
+        return f"{bound.scheme}://{Address(host, bound.port or 0)}"
 
     @property
     def peer_addresses(self) -> dict[int, Address]:

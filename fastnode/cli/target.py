@@ -10,12 +10,11 @@ from urllib.parse import urlsplit
 
 from fastnode.cli.actions import Parser
 from fastnode.errors import UsageError
-from fastnode.option_values import Address, parse_region
+from fastnode.option_values import WILDCARDS, Address, parse_region
 from fastnode.settings import Settings, load_settings
 
 # What an open node makes of any key; the signature is looked at by nobody.
 _NOBODY: Final = ("fastnode", "fastnode")
-_WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (told apart, not bound)
 _ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT_URL_SQS", "AWS_ENDPOINT_URL")
 _CA_VARIABLE: Final = "AWS_CA_BUNDLE"
 _REGION_VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
@@ -116,7 +115,7 @@ def _endpoint(given: argparse.Namespace, settings: Settings) -> str:
 def _url_of_listener(address: Address, flag: str, scheme: str) -> str:
     if address.port == 0:
         raise UsageError(f"the node takes any port: name the one of its ready line with --{flag}")
-    return f"{scheme}://{Address(_WILDCARDS.get(address.host, address.host), address.port)}"
+    return f"{scheme}://{Address(WILDCARDS.get(address.host, address.host), address.port)}"
 
 
 def _region(given: argparse.Namespace, settings: Settings) -> str:

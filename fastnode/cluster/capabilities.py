@@ -4,6 +4,7 @@ A member advertises its capabilities at `HEALTH_PATH`. `http/health.py` gives th
 `poller.py` asks for it; this file is what the two agree on.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -16,6 +17,8 @@ HTFIFO: Final = "htfifo"
 DEDUP: Final = "dedup"
 assert {HTFIFO, DEDUP} == set(CAPABILITIES)
 HEALTH_PATH: Final = "/sqs_health"
+# What the other members said when they linked, or None of one that cannot be reached.
+Advertised = Mapping[int, tuple[str, ...] | None]
 
 
 class Health(msgspec.Struct, frozen=True):

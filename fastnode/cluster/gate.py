@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
-from fastnode.cluster.capabilities import HTFIFO, Report
+from fastnode.cluster.capabilities import HTFIFO, Advertised, Report
 from fastnode.cluster.partition_map import PartitionMap
 from fastnode.errors import Unavailable
 from fastnode.flow import Suspension
@@ -24,7 +24,10 @@ PUBLIC_TEXT: Final = (
 
 
 class PartitionGate:
-    """`ask` asks the members of the cluster, as it is now, for `htfifo`."""
+    """`ask` asks the members of the cluster, as it is now, for `htfifo`, at the addresses that they
+    gave. Who answers there may be somebody else, so what they said on their links, where they have
+    proved who they are, counts too: `advertised`.
+    """
 
     def __init__(
         self,
@@ -32,11 +35,13 @@ class PartitionGate:
         placement: PartitionMap,
         ask: Callable[[], Coroutine[Any, Any, Report]],
         log: logging.Logger,
+        advertised: Callable[[], Advertised] = dict,
     ) -> None:
         self._capabilities = capabilities
         self._placement = placement
         self._ask = ask
         self._log = log
+        self._advertised = advertised
         self._polling: asyncio.Task[Report] | None = None
 
     async def admit(self, name: str, count: int) -> None:
@@ -53,7 +58,12 @@ class PartitionGate:
             return f"this node runs without {HTFIFO}"
         if not self._placement.covers(name, count):
             return "the partition map has fewer groups for the queue"
-        return ""
+        lacking = [
+            f"node {node} does not advertise {HTFIFO}"
+            for node, capabilities in self._advertised().items()
+            if capabilities is not None and HTFIFO not in capabilities
+        ]
+        return "; ".join(lacking)
 
     def _poll(self) -> Suspension:
         """Calls that come while the members are being asked share the answer, so that many of them

@@ -14,11 +14,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from fastnode.cluster.capabilities import DEDUP
+from fastnode.cluster.capabilities import DEDUP, Advertised
 from fastnode.queue.retry import Gates
-
-# By member: its capabilities, or None while it cannot be reached.
-Advertised = Mapping[int, tuple[str, ...] | None]
 
 
 class Memory(Protocol):

@@ -206,3 +206,33 @@ def test_any_text_is_a_list_of_members_or_refused(text: str) -> None:
         return
     again = {"peers": loaded.peers, "insecure": "true", "cluster_secret": "s"}
     assert load_settings(again, {}).peer_addresses == loaded.peer_addresses
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ({}, "http://10.0.0.9:9324"),
+        ({"advertise": "queue.example"}, "http://queue.example:9324"),
+        ({"advertise": "[fd00::7]"}, "http://[fd00::7]:9324"),
+    ],
+)
+def test_others_are_told_where_a_listener_is(flags: dict[str, str], told: str) -> None:
+    assert load_settings(flags | PUBLIC, {}).url_for_others("http://10.0.0.9:9324") == told
+
+
+@pytest.mark.parametrize("bound", ["https://0.0.0.0:9324", "https://[::]:9324"])
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ({"advertise": "queue.example"}, "https://queue.example:9324"),
+        ({"raft": "10.0.0.1:7"}, "https://10.0.0.1:9324"),
+        ({"raft": "0.0.0.0:7", "peers": "1=10.0.0.1:7,2=10.0.0.2:7"}, "https://10.0.0.1:9324"),
+        ({"raft": "0.0.0.0:7"}, ""),
+    ],
+)
+def test_a_wildcard_is_no_place_to_be_found_at(
+    flags: dict[str, str], bound: str, told: str
+) -> None:
+    """Whoever looked there would find itself, and take its own answer for that of a member."""
+    settings = load_settings(flags | PUBLIC | {"cluster_secret": "s"}, {})
+    assert settings.url_for_others(bound) == told

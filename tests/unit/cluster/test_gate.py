@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from fastnode.cluster.capabilities import HTFIFO, Member, Report
+from fastnode.cluster.capabilities import HTFIFO, Advertised, Member, Report
 from fastnode.cluster.gate import PUBLIC_TEXT, PartitionGate
 from fastnode.cluster.partition_map import parse_partition_map
 from fastnode.cluster.poller import poll
@@ -39,11 +39,12 @@ class Setup:
         members: Sequence[str] = (),
         ask: Ask | None = None,
         spec: str = "",
+        advertised: Advertised | None = None,
     ) -> None:
         self.world = World(groups=2)
         ask = ask or (lambda: poll(members, HTFIFO))
         placement = parse_partition_map(spec, 2)
-        self.gate = PartitionGate(capabilities, placement, ask, LOG)
+        self.gate = PartitionGate(capabilities, placement, ask, LOG, lambda: advertised or {})
         self.world.service.placement = placement.groups_of
         self.asked: list[tuple[str, int]] = []
         self.world.service.partition_gate = self._admit
@@ -121,6 +122,19 @@ def test_a_node_without_the_capability_asks_nobody_and_refuses(
 ) -> None:
     asyncio.run(refused(Setup(capabilities=("other",), ask=never), **FAST))
     assert reason(caplog) == "this node runs without htfifo"
+
+
+def test_what_a_member_said_on_its_link_counts_whoever_answers_at_its_address(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    said: Advertised = {2: ("dedup", "htfifo"), 3: ("dedup",), 5: ()}
+    asyncio.run(refused(Setup(advertised=said, ask=never), **FAST))
+    assert reason(caplog) == "node 3 does not advertise htfifo; node 5 does not advertise htfifo"
+
+
+def test_members_without_a_link_are_left_to_the_poll() -> None:
+    said: Advertised = {2: ("htfifo",), 3: None}
+    assert asyncio.run(Setup(advertised=said).create(**FAST)).endswith(NAME)
 
 
 def test_a_map_with_too_few_places_refuses(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastnode.cluster.capabilities import DEDUP, HTFIFO
-from fastnode.cluster.retry_gate import Advertised, RetryGate, capable_now
+from fastnode.cluster.capabilities import DEDUP, HTFIFO, Advertised
+from fastnode.cluster.retry_gate import RetryGate, capable_now
 from fastnode.datadir import DataDir, open_data_dir
 from fastnode.queue.retry import Gates
 from fastnode.settings import Settings
