@@ -2,26 +2,26 @@
 it; on a FIFO queue only one that is still good.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from fastnode import native
 from fastnode.native import MessageState
 from fastnode.queue import batch, validate
 from fastnode.queue.api import (
-    BatchResultErrorEntry,
     DeleteMessageBatchRequest,
     DeleteMessageBatchResponse,
     DeleteMessageBatchResultEntry,
     DeleteMessageRequest,
 )
 from fastnode.queue.caller import Call
-from fastnode.queue.errors import SqsError, receipt_handle_expired, receipt_handle_is_invalid
+from fastnode.queue.errors import SqsError, receipt_handle_expired
 from fastnode.queue.landed_parts import landed_entries
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.parts import Delete
 from fastnode.queue.places import at_partition, by_partition, in_partitions, of_call
 from fastnode.queue.plans import plan_removals
-from fastnode.queue.receipt import Delivery, Opened, delivery_of, open_receipt, open_receipts
+from fastnode.queue.receipt import Delivery, Opened, delivery_of, open_receipt
+from fastnode.queue.receipt_batch import Item, settle
 from fastnode.queue.repeats import (
     Landed,
     find,
@@ -68,52 +68,13 @@ async def _batch_deleted_before(
 async def delete_message_batch(
     service: Service, call: Call, request: DeleteMessageBatchRequest
 ) -> DeleteMessageBatchResponse:
-    landed = await landed_entries(service, call, request.queue_url) if call.is_repeated else {}
-    try:
-        queue = await service.queue(call, request.queue_url)
-    except SqsError as error:
-        if not landed:
-            raise
-        entry_ids, failed = results_of(request.entries or (), landed, error)
-        successful = [DeleteMessageBatchResultEntry(entry_id) for entry_id in entry_ids]
-        return DeleteMessageBatchResponse(successful, failed)
-    entries = batch.delete_message_batch(request)
-    if queue.throttle is not None and not landed:
-        queue.throttle.charge_receive(len(entries), queue.group.now() >> 16)
-    opened, refusals = _opened(queue, entries, landed)
-    errors = await _delete(service, queue, call, tuple(opened.values()))
-    for entry_id, (_, one) in opened.items():
-        if one.handle in errors:
-            refusals[entry_id] = batch.failed_entry(entry_id, errors[one.handle])
-    return DeleteMessageBatchResponse(
-        [DeleteMessageBatchResultEntry(i) for i, _ in entries if i not in refusals],
-        [refusals[i] for i, _ in entries if i in refusals],
-    )
+    async def work(queue: LiveQueue, items: Mapping[str, Item[str]]) -> dict[str, SqsError]:
+        opened = [(item.number, item.opened) for item in items.values()]
+        errors = await _delete(service, queue, call, opened)
+        return {i: errors[one.valid] for i, one in items.items() if one.valid in errors}
 
-
-def _opened(
-    queue: LiveQueue,
-    entries: Sequence[tuple[str, str | BatchResultErrorEntry]],
-    landed: Container[int],
-) -> tuple[dict[str, Numbered], dict[str, BatchResultErrorEntry]]:
-    """Genuine handles and refusals, by the ids of their entries. What has landed is passed over."""
-    refusals: dict[str, BatchResultErrorEntry] = {}
-    handles: list[tuple[int, str, str]] = []
-    for number, (entry_id, handle) in enumerate(entries):
-        if number in landed:
-            continue
-        if isinstance(handle, BatchResultErrorEntry):
-            refusals[entry_id] = handle
-        else:
-            handles.append((number, entry_id, handle))
-    opened: dict[str, Numbered] = {}
-    receipts = open_receipts(queue, [handle for _, _, handle in handles])
-    for (number, entry_id, handle), one in zip(handles, receipts, strict=True):
-        if one is None:
-            refusals[entry_id] = batch.failed_entry(entry_id, receipt_handle_is_invalid(handle))
-        else:
-            opened[entry_id] = number, one
-    return opened, refusals
+    ids, failed = await settle(service, call, request, batch.delete_message_batch, str, work)
+    return DeleteMessageBatchResponse([DeleteMessageBatchResultEntry(i) for i in ids], failed)
 
 
 async def _delete(

@@ -1,13 +1,13 @@
 """ChangeMessageVisibility and its batch: a new deadline for a message that was received."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from fastnode import config, native
 from fastnode.native import TIMER_RECEIVED, MessageState
 from fastnode.queue import batch, parts, validate
 from fastnode.queue.api import (
-    BatchResultErrorEntry,
     ChangeMessageVisibilityBatchRequest,
     ChangeMessageVisibilityBatchResponse,
     ChangeMessageVisibilityBatchResultEntry,
@@ -20,6 +20,7 @@ from fastnode.queue.live import LiveQueue
 from fastnode.queue.places import at_partition, by_partition, in_partitions, of_call
 from fastnode.queue.plans import plan_touch
 from fastnode.queue.receipt import Delivery, Opened, delivery_of, open_receipt
+from fastnode.queue.receipt_batch import Item, settle
 from fastnode.queue.repeats import (
     Landed,
     find,
@@ -56,7 +57,8 @@ async def change_message_visibility(
     queue = await service.queue(call, request.queue_url)
     if queue.throttle is not None:
         queue.throttle.charge_receive(1, queue.group.now() >> 16)
-    change = _open(queue, 0, validate.change_message_visibility(request))
+    valid = validate.change_message_visibility(request)
+    change = _changed(0, open_receipt(queue, valid.receipt_handle), valid)
     (error,) = await _change(service, queue, call, (change,))
     if error is not None:
         raise error
@@ -75,42 +77,18 @@ async def _batch_changed_before(
 async def change_message_visibility_batch(
     service: Service, call: Call, request: ChangeMessageVisibilityBatchRequest
 ) -> ChangeMessageVisibilityBatchResponse:
-    landed = await landed_entries(service, call, request.queue_url) if call.is_repeated else {}
-    try:
-        queue = await service.queue(call, request.queue_url)
-    except SqsError as error:
-        if not landed:
-            raise
-        entry_ids, failed = results_of(request.entries or (), landed, error)
-        successful = [ChangeMessageVisibilityBatchResultEntry(entry_id) for entry_id in entry_ids]
-        return ChangeMessageVisibilityBatchResponse(successful, failed)
-    refusals: dict[str, BatchResultErrorEntry] = {}
-    opened: dict[str, Change] = {}
-    entries = batch.change_message_visibility_batch(request)
-    if queue.throttle is not None and not landed:
-        queue.throttle.charge_receive(len(entries), queue.group.now() >> 16)
-    for number, (entry_id, valid) in enumerate(entries):
-        if number in landed:
-            continue
-        if isinstance(valid, BatchResultErrorEntry):
-            refusals[entry_id] = valid
-            continue
-        try:
-            opened[entry_id] = _open(queue, number, valid)
-        except SqsError as error:
-            refusals[entry_id] = batch.failed_entry(entry_id, error)
-    reasons = await _change(service, queue, call, list(opened.values()))
-    for entry_id, reason in zip(opened, reasons, strict=True):
-        if reason is not None:
-            refusals[entry_id] = batch.failed_entry(entry_id, reason)
-    return ChangeMessageVisibilityBatchResponse(
-        [ChangeMessageVisibilityBatchResultEntry(i) for i, _ in entries if i not in refusals],
-        [refusals[i] for i, _ in entries if i in refusals],
-    )
+    async def work(queue: LiveQueue, items: Mapping[str, Item[ValidChange]]) -> dict[str, SqsError]:
+        changes = [_changed(*item) for item in items.values()]
+        errors = await _change(service, queue, call, changes)
+        return {i: error for i, error in zip(items, errors, strict=True) if error is not None}
+
+    check, handle_of = batch.change_message_visibility_batch, attrgetter("receipt_handle")
+    ids, failed = await settle(service, call, request, check, handle_of, work)
+    successful = [ChangeMessageVisibilityBatchResultEntry(i) for i in ids]
+    return ChangeMessageVisibilityBatchResponse(successful, failed)
 
 
-def _open(queue: LiveQueue, number: int, valid: ValidChange) -> Change:
-    opened = open_receipt(queue, valid.receipt_handle)
+def _changed(number: int, opened: Opened, valid: ValidChange) -> Change:
     return Change(number, opened, valid.visibility_timeout_seconds)
 
 
