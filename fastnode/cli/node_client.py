@@ -113,6 +113,19 @@ def _trust(ca: str) -> ssl.SSLContext:
     return context
 
 
+class Invocation:
+    """One call, however often it is attempted: what has landed does not land twice."""
+
+    def __init__(self, ids: SystemIdSource) -> None:
+        self._id = message_id_text(ids.take(16))
+        self._attempts = 0
+
+    def next_headers(self) -> dict[str, str]:
+        self._attempts += 1
+        attempt = f"attempt={self._attempts}; max={max(self._attempts, _ATTEMPTS_MAX)}"
+        return {"amz-sdk-invocation-id": self._id, "amz-sdk-request": attempt}
+
+
 class SqsClient:
     def __init__(self, target: Target, seconds: float = ANSWER_SECONDS) -> None:
         self.target = target
@@ -120,16 +133,17 @@ class SqsClient:
         self._wall_ns, self._ids = SystemClock().wall_ns, SystemIdSource()
 
     def call(self, action: str, **parameters: object) -> dict[str, Any]:
-        """What the action answers; `Refusal` if it was refused. Attempts share an id, so what has
-        landed does not land twice.
-        """
+        """What the action answers; `Refusal` if it was refused."""
+        return self.attempt(self.invocation(), action, **parameters)
+
+    def invocation(self) -> Invocation:
+        """For a call that may have to be made again after `Unreachable`, in the same words."""
+        return Invocation(self._ids)
+
+    def attempt(self, invocation: Invocation, action: str, **parameters: object) -> dict[str, Any]:
         body = json.dumps(parameters).encode()
-        invocation = message_id_text(self._ids.take(16))
         for attempt in range(1, _ATTEMPTS_MAX + 1):
-            headers = self._headers(action, body) | {
-                "amz-sdk-invocation-id": invocation,
-                "amz-sdk-request": f"attempt={attempt}; max={_ATTEMPTS_MAX}",
-            }
+            headers = self._headers(action, body) | invocation.next_headers()
             answer, text = self._wire.ask("POST", "/", body, headers)
             if answer.status != 503 or attempt == _ATTEMPTS_MAX:
                 return self._read(answer.status, text)

@@ -26,7 +26,7 @@ from fastnode.cli.export_lines import (
     entry_of,
     size_of,
 )
-from fastnode.cli.node_client import Refusal, Unreachable
+from fastnode.cli.node_client import Invocation, Refusal, Unreachable
 from fastnode.cli.queues import Queues
 from fastnode.cli.terminal import Progress, as_json
 from fastnode.config import BATCH_ENTRIES_MAX, DEDUPLICATION_MS
@@ -196,11 +196,14 @@ class _Import:
 
     def _flush(self) -> None:
         batch, self._batch, self._batch_bytes = self._batch, [], 0
+        invocation = self._queues.client.invocation()
         for attempt in range(1, _ATTEMPTS_MAX + 1):
             if not batch:
                 return
             try:
-                batch = self._send(batch)
+                batch = self._send(batch, invocation)
+                # What is left of it is another call.
+                invocation = self._queues.client.invocation()
             except (Refusal, Unreachable) as error:
                 is_final = isinstance(error, Refusal) and error.code not in _THROTTLED
                 if is_final or attempt == _ATTEMPTS_MAX:
@@ -211,14 +214,16 @@ class _Import:
             raise self._stopped(batch[0][0], "the server does not take it")
 
     def _send(
-        self, batch: list[tuple[int, ExportedMessage, str | None]]
+        self, batch: list[tuple[int, ExportedMessage, str | None]], invocation: Invocation
     ) -> list[tuple[int, ExportedMessage, str | None]]:
         """What is to be sent again."""
         entries = [
             {"Id": str(number), **entry_of(message, known)} for number, message, known in batch
         ]
         url = self._urls[batch[0][1].queue]
-        answer = self._queues.client.call("SendMessageBatch", QueueUrl=url, Entries=entries)
+        answer = self._queues.client.attempt(
+            invocation, "SendMessageBatch", QueueUrl=url, Entries=entries
+        )
         self._sent += len(answer.get("Successful", ()))
         self._progress.show(self._sent, 0)
         failed = {int(one["Id"]): one for one in answer.get("Failed") or ()}

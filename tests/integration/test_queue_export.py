@@ -15,6 +15,7 @@ from fastnode.cli.node_client import SqsClient
 from fastnode.cli.target import Keys, Target
 from fastnode.http.credentials import read_credentials
 from tests.conformance.signing import credentials_file
+from tests.cut_proxy import CutProxy, LosesFirst
 from tests.nodes import REGION, Node
 
 Fastnode = Callable[..., tuple[int, str, str]]
@@ -318,3 +319,21 @@ def test_an_import_that_stopped_goes_on_and_a_queue_that_is_another_is_left_alon
     done(fastnode(1, "import", str(file), "--keep", "--from-line", "15"))
     bodies = sorted({int(row["Body"]) for row in two.drain("q")})
     assert bodies == list(range(25))
+
+
+def test_an_import_whose_answers_are_lost_doubles_nothing(
+    nodes: tuple[Node, Node], fastnode: Fastnode, sqs: tuple[Sqs, Sqs], tmp_path: Path
+) -> None:
+    one, two = sqs
+    one.call("CreateQueue", QueueName="q")
+    for number in range(25):
+        one.call("SendMessage", QueueUrl="q", MessageBody=str(number))
+    file = tmp_path / "q.jsonl"
+    done(fastnode(0, "export", "q", "--out", str(file)))
+    lost = LosesFirst(2)
+    with CutProxy(
+        lambda: [nodes[1].sqs_url], lambda one: one.action == "SendMessageBatch" and lost(one)
+    ) as proxy:
+        assert "25 messages" in done(fastnode(1, "import", str(file), "--endpoint", proxy.url))
+        assert proxy.lost == 2
+    assert sorted(int(row["Body"]) for row in two.drain("q")) == list(range(25))
