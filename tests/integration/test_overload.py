@@ -7,11 +7,12 @@ sockets, a log and a process whose memory can be looked at.
 import json
 import re
 import resource
+import signal
 import socket
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import urlopen
@@ -19,7 +20,12 @@ from urllib.request import urlopen
 import pytest
 
 from bench.server_process import parse_metrics
-from fastnode.config import BACKLOG_PLACES_MAX, HTTP_PIPELINE_MAX, HTTP_UNREAD_BYTES_MAX
+from fastnode.config import (
+    BACKLOG_PLACES_MAX,
+    HTTP_HEADER_SECONDS,
+    HTTP_PIPELINE_MAX,
+    HTTP_UNREAD_BYTES_MAX,
+)
 from tests.nodes import AUTHORIZATION, JsonClient, Node
 
 ANSWER_SECONDS = 30.0
@@ -66,6 +72,7 @@ def request(action: str, **members: object) -> bytes:
 
 
 SEND = request("SendMessage", MessageBody="x")
+LOOK = request("GetQueueAttributes")
 
 
 def statuses(client: socket.socket, count: int) -> Counter[tuple[int, str | None]]:
@@ -104,14 +111,28 @@ def resident_mb(node: Node) -> float:
     return pages * resource.getpagesize() / 1_048_576
 
 
+def flooded(node: Node, flood: list[socket.socket]) -> None:
+    """All of it is in the sockets before the node sees any of it: however quick a node is, it reads
+    what has come before it carries out the first of it.
+    """
+    node.process.send_signal(signal.SIGSTOP)
+    try:
+        for client in flood:
+            client.sendall(SEND * HTTP_PIPELINE_MAX)
+    finally:
+        node.process.send_signal(signal.SIGCONT)
+
+
 def test_a_flood_is_served_or_turned_away_and_both_answers_are_true(node: Node) -> None:
     """Twice what a node takes on, sent at once; and the node dies right afterwards."""
     clients = 2 * BACKLOG_PLACES_MAX // HTTP_PIPELINE_MAX
-    burst, before, shed_before = SEND * HTTP_PIPELINE_MAX, resident_mb(node), metrics(node)
     with ExitStack() as stack:
         flood = [stack.enter_context(connect(node)) for _ in range(clients)]
-        for client in flood:
-            client.sendall(burst)
+        for client in flood:  # accepted, and read from
+            client.sendall(LOOK)
+            assert statuses(client, 1) == {(200, None): 1}
+        before, shed_before = resident_mb(node), metrics(node)
+        flooded(node, flood)
         seen = sum((statuses(client, HTTP_PIPELINE_MAX) for client in flood), Counter())
     assert seen.keys() == {(200, None), (503, "1")}
     assert seen.total() == clients * HTTP_PIPELINE_MAX
@@ -134,6 +155,7 @@ def test_five_thousand_connections_are_served(node: Node) -> None:
         pytest.skip("this machine allows too few open files")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 8_000), hard))
     with ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
         crowd = [stack.enter_context(connect(node)) for _ in range(5_000)]
         for client in crowd:
             client.sendall(SEND)
@@ -141,7 +163,6 @@ def test_five_thousand_connections_are_served(node: Node) -> None:
         assert seen.total() == 5_000
         assert seen.keys() <= {(200, None), (503, "1")}
         assert stored(node) == seen[200, None] > 0
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 class FewFiles(Node):
@@ -149,6 +170,14 @@ class FewFiles(Node):
 
     def command(self) -> list[str]:
         return ["sh", "-c", f'ulimit -n {FILES} && exec "$@"', "sh", *super().command()]
+
+
+def await_files(node: Node) -> None:
+    """Until the node has seen that its clients went away."""
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while len(list(Path(f"/proc/{node.process.pid}/fd").iterdir())) > FILES // 4:
+        assert time.monotonic() < deadline, "connections that were closed still count"
+        time.sleep(0.02)
 
 
 def test_a_node_keeps_files_for_itself_and_tells_those_who_find_none(tmp_path: Path) -> None:
@@ -162,9 +191,10 @@ def test_a_node_keeps_files_for_itself_and_tells_those_who_find_none(tmp_path: P
         assert metrics(node)['fastnode_requests_shed_total{reason="connections"}'] >= 100
         for client in crowd:
             client.close()
-        crowd[0] = stack.enter_context(connect(node))
-        crowd[0].sendall(SEND)
-        assert statuses(crowd[0], 1) == {(200, None): 1}
+        await_files(node)
+        last = stack.enter_context(connect(node))
+        last.sendall(SEND)
+        assert statuses(last, 1) == {(200, None): 1}
         first.close()
         assert node.stop() == 0, node.stderr_tail()
 
@@ -180,6 +210,7 @@ def test_clients_that_never_read_cannot_fill_the_memory(node: Node) -> None:
     with ExitStack() as stack:
         for _ in range(HTTP_UNREAD_BYTES_MAX // 2_500_000):
             deaf = stack.enter_context(connect(node))
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)  # whatever a system keeps
             deaf.sendall(asking)
             deaf.recv(1)
             client.call("SendMessage", QueueUrl="other", MessageBody="others go on")
@@ -201,10 +232,13 @@ def test_writers_of_single_bytes_do_not_slow_others_down(node: Node) -> None:
         slowest = 0.0
         for at in range(20):
             for number, client in enumerate(slow):
-                client.send(SEND[at + (body_at if number % 2 else 10) :][:1])
+                # On a slow machine one that writes its head is too late in the end, and cut off.
+                with suppress(ConnectionError):
+                    client.send(SEND[at + (body_at if number % 2 else 10) :][:1])
             begun = time.monotonic()
             other.call("SendMessage", QueueUrl="q", MessageBody="x")
             slowest = max(slowest, time.monotonic() - begun)
         other.close()
-        assert slowest < 2
+        # A node that waited for a writer would wait as long as it lets one write a head.
+        assert slowest < HTTP_HEADER_SECONDS
         assert stored(node) == 20
