@@ -19,7 +19,7 @@ from tests.conformance.query_wire import form_fields, local, members_of
 
 REGION: Final = "us-east-1"
 ACCOUNT: Final = "000000000000"
-TIMEOUT_SECONDS: Final = 30.0
+TIMEOUT_SECONDS: Final = 60.0
 JSON_TYPE: Final = "application/x-amz-json-1.0"
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
 PROLOG: Final = b'<?xml version="1.0"?>'

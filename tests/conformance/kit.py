@@ -22,7 +22,7 @@ _WITHOUT_QUEUE: Final = frozenset(
     {"CreateQueue", "GetQueueUrl", "ListQueues", "StartMessageMoveTask", "ListMessageMoveTasks"}
     | {"CancelMessageMoveTask"}
 )
-DEADLINE_SECONDS: Final = 10.0
+DEADLINE_SECONDS: Final = 60.0
 
 
 # --- queues and messages ------------------------------------------------------------------------

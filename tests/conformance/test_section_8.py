@@ -244,7 +244,7 @@ def source_of(sqs: Client, dead_letters: str, count: int = 1) -> str:
 
 
 def dead_letter(sqs: Client, dead_letters: str) -> dict[str, Any]:
-    return receive_one(sqs, dead_letters, WaitTimeSeconds=10, **EVERYTHING)
+    return receive_one(sqs, dead_letters, WaitTimeSeconds=20, **EVERYTHING)
 
 
 @covers("8.2.moves", "8.2.count-continues", "8.2.kept", "8.2.source-arn", "8.2.sent-kept")

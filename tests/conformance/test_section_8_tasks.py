@@ -218,7 +218,7 @@ def test_messages_go_back_to_their_own_sources_as_new_ones(sqs: Client) -> None:
     assert type(started) is int and len(str(started)) == 13
     for source, body in ((first, "one"), (second, "two")):
         (old,) = (message for message in dead if message["Body"] == body)
-        new = receive_one(sqs, source, WaitTimeSeconds=5, **everything)
+        new = receive_one(sqs, source, WaitTimeSeconds=20, **everything)
         assert new["Body"] == body
         assert new["MessageAttributes"] == old["MessageAttributes"]
         assert new["MD5OfMessageAttributes"] == old["MD5OfMessageAttributes"]

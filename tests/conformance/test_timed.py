@@ -28,7 +28,7 @@ def runs(node: Node) -> Iterator[dict[Key, Future[None]]]:
     ],
 )
 def test_timed(protocol: str, case: TimedCase, runs: dict[Key, Future[None]]) -> None:
-    runs[case.name, protocol].result(timeout=60)
+    runs[case.name, protocol].result(timeout=240)
 
 
 def test_every_module_has_cases() -> None:

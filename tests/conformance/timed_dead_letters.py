@@ -17,8 +17,8 @@ from tests.conformance.kit import (
     until,
 )
 from tests.conformance.test_section_8_tasks import dead_letter_queue, finished, start, tasks
-from tests.conformance.timed import timed
-from tests.conformance.timed_receiving import LATE, poll
+from tests.conformance.timed import timed, while_it_lasts
+from tests.conformance.timed_receiving import LATE, POLL_SECONDS, poll
 
 
 @timed("8.2.wakes")
@@ -27,7 +27,7 @@ def dead_letter_wakes_a_poll(sqs: Client) -> None:
     source = new_queue(sqs, RedrivePolicy=redrive_policy(queue), VisibilityTimeout="0")
     send(sqs, source, "letter")
     receive_one(sqs, source)
-    waiting = poll(sqs, queue, 20)
+    waiting = poll(sqs, queue)
     assert receive(sqs, source) == []
     assert bodies(waiting.result(timeout=LATE)) == ["letter"]
 
@@ -46,7 +46,7 @@ def slow_task(sqs: Client, count: int) -> tuple[str, str, str]:
 def one_message_a_second(sqs: Client) -> None:
     begun = time.monotonic()
     queue, destination, handle = slow_task(sqs, 4)
-    (task,) = tasks(sqs, queue)
+    (task,) = while_it_lasts(begun, 3, lambda: tasks(sqs, queue))
     assert task["Status"] == "RUNNING"
     assert task["TaskHandle"] == handle
     assert task["ApproximateNumberOfMessagesToMove"] == 4
@@ -61,6 +61,7 @@ def one_message_a_second(sqs: Client) -> None:
 
 @timed("8.4.start.running", "0.2.move-one", "8.4.cancel.running")
 def a_running_task_is_the_only_one_until_cancelled(sqs: Client) -> None:
+    begun = time.monotonic()
     queue, destination, handle = slow_task(sqs, 60)
     text = (
         "There is already a task running. Only one active task is allowed for a source queue arn "
@@ -70,7 +71,7 @@ def a_running_task_is_the_only_one_until_cancelled(sqs: Client) -> None:
     refusal.assert_is(INVALID_PARAMETER, text)
     answer = sqs.call("CancelMessageMoveTask", TaskHandle=handle)
     assert set(answer) == {"ApproximateNumberOfMessagesMoved"}
-    assert answer["ApproximateNumberOfMessagesMoved"] < 10
+    assert answer["ApproximateNumberOfMessagesMoved"] <= 2 + time.monotonic() - begun
     task = finished(sqs, queue)
     assert task["Status"] == "CANCELLED"
     assert "TaskHandle" not in task
@@ -81,7 +82,7 @@ def a_running_task_is_the_only_one_until_cancelled(sqs: Client) -> None:
 
 @timed("8.4.list.failed-destination", "2.1.delete.fails-tasks")
 def a_vanished_destination_fails_the_task(sqs: Client) -> None:
-    queue, destination, _ = slow_task(sqs, 5)
+    queue, destination, _ = slow_task(sqs, 30)
     sqs.call("DeleteQueue", QueueUrl=destination)
     task = finished(sqs, queue)
     assert task["Status"] == "FAILED"
@@ -96,7 +97,7 @@ def messages_in_flight_stay(sqs: Client) -> None:
     send(sqs, queue, "free")
     destination = new_queue(sqs)
     start(sqs, queue, DestinationArn=arn_of(destination))
-    assert bodies(receive(sqs, destination, WaitTimeSeconds=10)) == ["free"]
+    assert bodies(receive(sqs, destination, WaitTimeSeconds=POLL_SECONDS)) == ["free"]
     assert counts(sqs, queue) == (0, 1, 0)
     delete(sqs, queue, held)
     assert counts(sqs, queue) == (0, 0, 0)

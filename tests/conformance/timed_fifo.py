@@ -6,8 +6,8 @@ from tests.conformance.client import Client
 from tests.conformance.fifo_kit import got, new_fifo, put, put_all
 from tests.conformance.kinds import INVALID_PARAMETER
 from tests.conformance.kit import bodies, change, counts, delete, receive, receive_one, until
-from tests.conformance.timed import timed
-from tests.conformance.timed_receiving import LATE, poll
+from tests.conformance.timed import timed, while_it_lasts
+from tests.conformance.timed_receiving import LATE, POLL_SECONDS, poll
 
 
 @timed("6.2.both-deleted")
@@ -15,7 +15,7 @@ def a_freed_group_wakes_a_poll(sqs: Client) -> None:
     queue = new_fifo(sqs)
     put_all(sqs, queue, "g:a g:b g:c")
     first, second = receive(sqs, queue, MaxNumberOfMessages=2)
-    waiting = poll(sqs, queue, 20)
+    waiting = poll(sqs, queue)
     delete(sqs, queue, first)
     time.sleep(0.3)
     assert not waiting.done()
@@ -27,8 +27,9 @@ def a_freed_group_wakes_a_poll(sqs: Client) -> None:
 def an_extended_message_blocks_itself_and_its_successors(sqs: Client) -> None:
     queue = new_fifo(sqs)
     put_all(sqs, queue, "g:a g:b g:c g:d")
+    begun = time.monotonic()
     _, second, _ = receive(sqs, queue, MaxNumberOfMessages=3, VisibilityTimeout=2)
-    change(sqs, queue, second, 60)
+    while_it_lasts(begun, 2, lambda: change(sqs, queue, second, 600))
     until(lambda: counts(sqs, queue) == (3, 1, 0))
     assert got(sqs, queue) == ["a"]
 
@@ -55,8 +56,9 @@ def when_timeouts_expire_the_order_returns_and_handles_are_worth_nothing(sqs: Cl
 def an_extended_handle_deletes_after_the_queues_own_timeout(sqs: Client) -> None:
     queue = new_fifo(sqs, VisibilityTimeout="1")
     put(sqs, queue, "g", "a")
+    begun = time.monotonic()
     message = receive_one(sqs, queue)
-    change(sqs, queue, message, 60)
+    while_it_lasts(begun, 1, lambda: change(sqs, queue, message, 600))
     time.sleep(1.5)
     delete(sqs, queue, message)
     assert counts(sqs, queue) == (0, 0, 0)
@@ -64,10 +66,10 @@ def an_extended_handle_deletes_after_the_queues_own_timeout(sqs: Client) -> None
 
 @timed("6.3.queue-delay")
 def a_group_waits_behind_a_delayed_message(sqs: Client) -> None:
-    queue = new_fifo(sqs, DelaySeconds="1")
+    queue, begun = new_fifo(sqs, DelaySeconds="1"), time.monotonic()
     put(sqs, queue, "g", "a")
-    assert got(sqs, queue) == []
-    assert got(sqs, queue, WaitTimeSeconds=10) == ["a"]
+    assert while_it_lasts(begun, 1, lambda: got(sqs, queue)) == []
+    assert got(sqs, queue, WaitTimeSeconds=POLL_SECONDS) == ["a"]
 
 
 @timed("5.5.ordinary")
