@@ -75,7 +75,7 @@ docs-check: $(VENV)/.dev ## the slow commands of docs/ too: they install SDKs (N
 SPARK_TOOLS = $(call PINS,project["project"]["optional-dependencies"]["spark"])
 .PHONY: test-load test-spark test-standalone load
 # On a busy machine a JVM may take minutes to start, and its first query as long again.
-PATIENT := -o timeout=400
+PATIENT := -o timeout=900
 test-load: $(VENV)/.dev $(VENV)/.spark ## the load pipeline in a minute: its rules and checks, and once through Spark
 	$(BIN)/pytest -q tests/spark tests/chaos -m "not long" $(PATIENT)
 

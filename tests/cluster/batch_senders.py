@@ -24,7 +24,7 @@ SENDERS = 4
 PAUSE_SECONDS = 0.05
 # Shorter than a node tries: an attempt that the client gave up may still be at work.
 READ_SECONDS = 4.0
-JOIN_SECONDS = 60.0
+JOIN_SECONDS = 180.0
 
 
 class Told(NamedTuple):

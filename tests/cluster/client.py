@@ -16,6 +16,7 @@ CALL_SECONDS = 5.0
 RETRY_SECONDS_MAX = 1.0
 # Before a second attempt that nobody asked to wait for.
 REPEAT_SECONDS = 0.1
+INSIST_SECONDS = 120.0
 
 
 class Unknown(Exception):
@@ -63,6 +64,16 @@ class Client:
         if status != 200:
             raise Refused(status, body.decode(errors="replace"))
         return json.loads(body) if body else {}
+
+    def insist(self, action: str, **members: object) -> Any:
+        """For calls that can be repeated without harm: leads may be on the move."""
+        deadline = time.monotonic() + INSIST_SECONDS
+        while True:
+            try:
+                return self.call(action, **members)
+            except Unknown as error:
+                assert time.monotonic() < deadline, f"{action} never succeeds: {error}"
+                time.sleep(REPEAT_SECONDS)
 
     @property
     def repeats(self) -> int:

@@ -27,7 +27,7 @@ from tests.cluster.harness import (
 from tests.cluster.history import Drained, Event, Received, Sent
 from tests.cluster.network import Loopback
 from tests.cluster.workload import Workload, url_of
-from tests.nodes import REGION
+from tests.nodes import ANSWER_SECONDS, REGION
 
 BACKUP_SECONDS = 60.0
 LETTERS_MIN = 60
@@ -101,10 +101,10 @@ class Letters:
 
     def start(self) -> None:
         failing, dead = self.queues
-        self._client.call("CreateQueue", QueueName=dead)
+        self._client.insist("CreateQueue", QueueName=dead)
         arn = f"arn:aws:sqs:{REGION}:000000000000:{dead}"
         policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
-        self._client.call("CreateQueue", QueueName=failing, Attributes={"RedrivePolicy": policy})
+        self._client.insist("CreateQueue", QueueName=failing, Attributes={"RedrivePolicy": policy})
         self._thread.start()
 
     def end(self) -> None:
@@ -134,7 +134,7 @@ class Letters:
     def check(self, restored: Member, span: Span) -> None:
         """Each is in one of the two queues, and in one only."""
         found = Counter[str]()
-        with closing(Client(lambda: [restored.sqs_url])) as client:
+        with closing(Client(lambda: [restored.sqs_url], seconds=ANSWER_SECONDS)) as client:
             eventually("its letters have arrived", lambda: self._is_quiet(client))
             for queue in self.queues:
                 url = url_of(queue)
@@ -157,10 +157,10 @@ class Letters:
     def _is_quiet(self, client: Client) -> bool:
         """Nothing is in flight, and no letter is under way: the sum stays as it is."""
         totals = []
-        for _ in range(2):
+        for _ in range(3):
             totals.append([self._total(client, queue) for queue in self.queues])
             time.sleep(1.2)
-        return totals[0] == totals[1]
+        return totals[0] == totals[1] == totals[2]
 
     def _total(self, client: Client, queue: str) -> tuple[str, ...]:
         answer = client.call("GetQueueAttributes", QueueUrl=url_of(queue), AttributeNames=["All"])
@@ -180,7 +180,7 @@ def back_up(cluster: Cluster, number: int, directory: Path) -> Span:
     return Span(began, time.monotonic())
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_backup_under_load_restored_to_one_node_is_a_history_that_could_be(
     tmp_path: Path,
 ) -> None:

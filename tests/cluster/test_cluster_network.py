@@ -14,7 +14,9 @@ import pytest
 from tests.cluster.network import Loopback, Namespaces, Network, Ports, Proxied, namespaces_problem
 from tests.nodes import ROOT, environment
 
-SOON_SECONDS = 5.0
+SOON_SECONDS = 60.0
+# One of so many exchanges is not held up by a busy machine.
+TRIES = 10
 # What passes takes milliseconds, and what is held back is never early.
 HELD_SECONDS = 0.5
 DELAY_SECONDS = 0.15
@@ -55,6 +57,13 @@ class Echo:
         self.send(line)
         self.expect("back\n")
         return time.monotonic() - began
+
+    def quickest(self, enough: float) -> float:
+        """The time of the quickest exchange, or of the first that was quick enough."""
+        seconds = self.round_trip()
+        for _ in range(TRIES):
+            seconds = seconds if seconds < enough else min(seconds, self.round_trip())
+        return seconds
 
     def close(self) -> None:
         self.process.kill()
@@ -111,7 +120,7 @@ def test_a_cut_link_holds_everything_and_others_go_on(
     third.round_trip()
     network.heal()
     second.expect("back\n")
-    assert second.round_trip() < HELD_SECONDS
+    assert second.quickest(HELD_SECONDS) < HELD_SECONDS
 
 
 def test_a_dial_through_a_cut_gets_nowhere_until_it_is_healed(network: Network) -> None:
@@ -151,11 +160,11 @@ def connections_of(network: Network, node: int) -> int:
 
 def test_delay_is_added_to_both_directions(network: Network, echoes: tuple[Echo, Echo]) -> None:
     second, _ = echoes
-    assert second.round_trip() < DELAY_SECONDS
+    assert second.quickest(DELAY_SECONDS) < DELAY_SECONDS
     network.disturb([1, 2, 3], delay_seconds=DELAY_SECONDS)
-    assert 2 * DELAY_SECONDS <= second.round_trip() < 4 * DELAY_SECONDS
+    assert 2 * DELAY_SECONDS <= second.quickest(4 * DELAY_SECONDS) < 4 * DELAY_SECONDS
     network.heal()
-    assert second.round_trip() < DELAY_SECONDS
+    assert second.quickest(DELAY_SECONDS) < DELAY_SECONDS
 
 
 def test_loss_makes_some_exchanges_late_and_breaks_none(
@@ -164,10 +173,15 @@ def test_loss_makes_some_exchanges_late_and_breaks_none(
     second, third = echoes
     second.round_trip()
     network.disturb([1, 2], loss=0.2)
-    seconds = sorted(second.round_trip(b"%d\n" % number) for number in range(25))
-    assert seconds[0] < 0.1, "not all are late"
-    assert seconds[-1] >= 0.19, "a retransmission takes this long"
-    assert max(third.round_trip() for _ in range(10)) < 0.19, "no loss between 1 and 3"
+    slowest = max(second.round_trip(b"%d\n" % number) for number in range(25))
+    assert slowest >= 0.19, "a retransmission takes this long"
+    assert second.quickest(0.1) < 0.1, "not all are late"
+    # With such a loss hardly any ten in a row would be quick.
+    assert any(are_quick(third, 10) for _ in range(TRIES)), "no loss between 1 and 3"
+
+
+def are_quick(echo: Echo, count: int) -> bool:
+    return all(echo.round_trip() < 0.19 for _ in range(count))
 
 
 def test_much_arrives_whole_through_loss_and_delay(

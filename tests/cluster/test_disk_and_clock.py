@@ -30,7 +30,7 @@ PROBE = (
     f"print(json.dumps([time.clock_gettime(getattr(time, name)) for name in {CLOCKS}]))"
 )
 # Between two readings in two processes.
-READING_SECONDS = 5.0
+READING_SECONDS = 300.0
 
 
 @pytest.fixture
@@ -116,9 +116,9 @@ def test_a_node_whose_clock_is_an_hour_off_shortens_and_stretches_no_lease(tmp_p
         with under_load(cluster, "clock") as load:
             for offset in (HOUR_SECONDS, -HOUR_SECONDS):
                 set_clock(cluster, 3, faketime(offset))
-                transfer(cluster, 3)
-                assert set(cluster.await_leaders()) == {3}
                 for other in (1, 2):
+                    transfer(cluster, 3)
+                    eventually("it leads all", lambda: set(cluster.leaders() or ()) == {3})
                     assert 3 in lead_without(cluster, other)
                 load.await_progress()
             set_clock(cluster, 3, {})

@@ -23,7 +23,7 @@ from tests.cluster.workload import under_load
 
 # The address comes second, so that control calls have to go by the name.
 HOST = "DNS:localhost,IP:127.0.0.1"
-STRANGER_SECONDS = 5.0
+STRANGER_SECONDS = 60.0
 
 
 class TlsCluster(Cluster):
@@ -75,7 +75,7 @@ def cluster(started: TlsCluster) -> TlsCluster:
     return started
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(900)
 def test_three_fail_over_and_a_fourth_joins_under_load(cluster: TlsCluster) -> None:
     with under_load(cluster, "tls") as load:
         killed = cluster.members[statistics.mode(cluster.await_leaders())]
@@ -90,7 +90,7 @@ def test_three_fail_over_and_a_fourth_joins_under_load(cluster: TlsCluster) -> N
     assert "does not tell its state" not in cluster.members[1].stderr()
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(900)
 def test_whoever_joins_a_founder_gets_its_state_by_a_snapshot(tmp_path: Path) -> None:
     with cluster_in(tmp_path) as cluster:
         founder = cluster.add_certified(1)
