@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.nodes import JsonClient, Node, environment
 
-COMMAND_SECONDS = 60.0
+COMMAND_SECONDS = 120.0
 
 
 def fastnode(

@@ -36,7 +36,7 @@ LOG = logging.getLogger("test.control")
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     async def limited() -> T:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             return await work
 
     return uvloop.run(limited())

@@ -20,7 +20,7 @@ from fastnode.peers.link import Link
 from fastnode.peers.peers import Peers, Rules, TlsContexts
 
 SECRET = b"the secret of the cluster"
-ENOUGH_SECONDS = 60.0
+ENOUGH_SECONDS = 120.0
 QUICK = Timing(dial_seconds_min=0.002, dial_seconds_max=0.02)
 LOOPS: dict[str, Callable[..., Any]] = {"asyncio": asyncio.run, "uvloop": uvloop.run}
 ECHO, KEEP, RAISE = 1, 2, 3
@@ -44,7 +44,7 @@ def run_clean(loop: str, coroutine: Coroutine[Any, Any, Any]) -> None:
     assert not complaints, complaints
 
 
-async def until(holds: Callable[[], object], seconds: float = 10.0) -> None:
+async def until(holds: Callable[[], object], seconds: float = ENOUGH_SECONDS) -> None:
     async with asyncio.timeout(seconds):
         while not holds():  # noqa: ASYNC110 - no one event stands for whatever a test waits for
             await asyncio.sleep(0.002)

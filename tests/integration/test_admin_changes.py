@@ -46,7 +46,7 @@ def ask(
 ) -> tuple[int, Any]:
     address = urlsplit(node.admin_url)
     assert address.hostname is not None
-    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=20)
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=60)
     headers = {"Content-Type": "application/json"}
     if token:
         headers["Authorization"] = f"Bearer {token}"

@@ -123,8 +123,8 @@ def test_a_backup_that_is_killed_leaves_the_last_one_and_is_resumed(tmp_path: Pa
         fill(node, "jobs", 1)
         back_up(node, target)
         manifest, lines = (target / "BACKUP").read_bytes(), done("check", str(target))
-        # Four seconds of a MiB each, in which it is killed.
-        fill(node, "jobs", 20, size=200_000)
+        # Twelve seconds of a MiB each, in which it is killed.
+        fill(node, "jobs", 60, size=200_000)
         command = [sys.executable, "-m", "fastnode", "backup", str(target), "--rate", "1"]
         process = subprocess.Popen([*command, *admin_of(node)], env=environment())
         deadline = time.monotonic() + COMMAND_SECONDS
@@ -147,7 +147,7 @@ def test_a_backup_that_is_killed_leaves_the_last_one_and_is_resumed(tmp_path: Pa
 def ask(node: Node, method: str, path: str, token: str = "") -> tuple[int, bytes]:
     address = urlsplit(node.admin_url)
     assert address.hostname is not None
-    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=30)
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=60)
     with closing(connection):
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
         connection.request(method, path, headers=headers)

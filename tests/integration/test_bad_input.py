@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from fastnode.config import HTTP_BODY_BYTES_MAX, HTTP_HEADER_BYTES_MAX
+from fastnode.config import HTTP_BODY_BYTES_MAX, HTTP_HEADER_BYTES_MAX, HTTP_HEADER_SECONDS
 from tests.nodes import AUTHORIZATION, JsonClient, Node
 
-ANSWER_SECONDS = 20.0
+ANSWER_SECONDS = 60.0
 # The flood of one test may leave buffers that the allocator keeps, not more.
 GROWTH_MB_MAX = 48
 # Of a client that does not read: as many answers as may be open at once, 1 MB each, and one more
@@ -238,10 +238,13 @@ def test_clients_that_stop_halfway_do_not_slow_others_down(node: Node) -> None:
             client = stack.enter_context(connect(node))
             client.sendall(request[: 1 + number * (len(request) - 2) // 300])
         other = JsonClient(node.sqs_url)
-        started = time.monotonic()
+        slowest = 0.0
         for _ in range(20):
+            started = time.monotonic()
             other.call("SendMessage", QueueUrl="q", MessageBody="x")
-        assert time.monotonic() - started < 5
+            slowest = max(slowest, time.monotonic() - started)
+        # A node that waited for one of them would wait as long as it lets one write a head.
+        assert slowest < HTTP_HEADER_SECONDS
         other.close()
 
 

@@ -28,7 +28,7 @@ from tests.world import Pending, World
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 GOOD = b'{"status":"ok","capabilities":["htfifo"]}\n'
-ENOUGH_SECONDS = 20.0
+ENOUGH_SECONDS = 120.0
 
 
 @pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
@@ -257,7 +257,7 @@ def test_members_are_reported_in_the_order_they_were_named(run: Run) -> None:
         async with serving(answering()) as good, serving(holding()) as slow:
             gone = await closed_port()
             addresses = [slow, good, "", gone, good, "no port:x", f"https://{good}"]
-            report = await poll(addresses, HTFIFO, seconds=0.5)
+            report = await poll(addresses, HTFIFO, seconds=2.0)
         assert [member.address for member in report.members] == addresses
         capable = [member.is_capable for member in report.members]
         assert capable == [False, True, False, False, True, False, False]
@@ -370,7 +370,7 @@ def test_a_queue_gets_partitions_when_every_member_knows_them(run: Run) -> None:
 def test_one_member_that_does_not_prove_it_is_enough_to_refuse(
     run: Run, member: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
-    call = run(create_behind([answering(), member, answering()], seconds=0.3))
+    call = run(create_behind([answering(), member, answering()], seconds=2.0))
     assert isinstance(call.error, SqsError)
     assert (call.error.row.status, call.error.row.query_code) == (400, "InvalidAttributeValue")
     assert call.error.message == PUBLIC_TEXT

@@ -10,7 +10,7 @@ import pytest
 
 from tests.nodes import JsonClient, Node, environment
 
-CHECK_SECONDS = 30.0
+CHECK_SECONDS = 120.0
 LINE = re.compile(r"group (\d{3}) applied=(\d+) commit_ts=(\d+) rows=(\d+) checksum=([0-9a-f]{32})")
 
 

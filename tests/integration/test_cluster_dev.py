@@ -21,8 +21,8 @@ from fastnode.__main__ import main
 from fastnode.cli.dev_plan import Plan, places
 from tests.nodes import boto3_client, environment
 
-START_SECONDS = 60.0
-STOP_SECONDS = 30.0
+START_SECONDS = 120.0
+STOP_SECONDS = 60.0
 POLL_SECONDS = 0.05
 
 
@@ -88,7 +88,9 @@ class Dev:
         self.process.stdin.flush()
         return seen
 
-    def await_line(self, pattern: str, since: int = 0, seconds: float = 20.0) -> re.Match[str]:
+    def await_line(
+        self, pattern: str, since: int = 0, seconds: float = START_SECONDS
+    ) -> re.Match[str]:
         def find() -> re.Match[str] | None:
             found = (re.search(pattern, line) for line in self.lines[since:])
             return next((match for match in found if match), None)
@@ -146,15 +148,17 @@ def test_a_cluster_loses_its_leader_and_comes_back(tmp_path: Path) -> None:
     }
     with Dev(tmp_path / "cluster", port) as dev:
         dev.await_ready()
-        url = clients[2].create_queue(QueueName="orders")["QueueUrl"]
-        clients[2].send_message(QueueUrl=url, MessageBody="before")
+        create = tried(lambda: clients[2].create_queue(QueueName="orders")["QueueUrl"])
+        url = eventually("a queue", create, START_SECONDS)
+        send = tried(lambda: clients[2].send_message(QueueUrl=url, MessageBody="before"))
+        eventually("a send", send, START_SECONDS)
 
         led = dev.await_line(r"which node (\d) leads: kill -9 (\d+)", dev.type("leader orders"))
         os.kill(int(led[2]), signal.SIGKILL)
         dev.await_line(rf"cluster \| node {led[1]} has ended by SIGKILL; .* start {led[1]}$")
         (survivor, *_) = (clients[node] for node in clients if node != int(led[1]))
         send = tried(lambda: survivor.send_message(QueueUrl=url, MessageBody="after"))
-        eventually("a send through a node that is left", send, 20.0)
+        eventually("a send through a node that is left", send, START_SECONDS)
         assert {"before", "after"} <= received(survivor, url, 2)
 
         dev.await_line(rf"^{led[1]} +UNREACHABLE", dev.type("status"))
@@ -174,7 +178,7 @@ def received(client: Any, url: str, count: int) -> set[str]:
         bodies.update(message["Body"] for message in (answer or {}).get("Messages", ()))
         return len(bodies) >= count
 
-    eventually(f"{count} messages", poll, 20.0)
+    eventually(f"{count} messages", poll, START_SECONDS)
     return bodies
 
 
@@ -193,7 +197,7 @@ def test_it_starts_again_and_leaves_nothing_behind_when_killed(tmp_path: Path) -
         assert client.receive_message(QueueUrl=url)["Messages"][0]["Body"] == "kept"
         dev.process.kill()
         dev.process.wait(STOP_SECONDS)
-        eventually("all nodes have ended", lambda: are_gone(dev.pids()), 10.0)
+        eventually("all nodes have ended", lambda: are_gone(dev.pids()), STOP_SECONDS)
         assert dev.pids()
 
 

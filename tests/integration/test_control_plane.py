@@ -108,7 +108,7 @@ def test_without_a_token_no_method_is_told_apart(method: str, tokens: tuple[byte
     async def scenario() -> None:
         async with serving() as node, grpc.aio.insecure_channel(node.peer.control) as channel:
             call: Any = channel.stream_stream(SERVICE + method)(
-                metadata=tuple((METADATA_NAME, token) for token in tokens), timeout=5
+                metadata=tuple((METADATA_NAME, token) for token in tokens), timeout=60
             )
             # Nothing was sent, so nothing can have been read.
             with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -126,7 +126,9 @@ def test_a_second_token_spoils_the_first() -> None:
             for tokens in ((good, b"x"), (b"x", good)):
                 metadata = tuple((METADATA_NAME, token) for token in tokens)
                 with pytest.raises(grpc.aio.AioRpcError) as caught:
-                    await ControlStub(channel).Status(StatusRequest(), metadata=metadata, timeout=5)
+                    await ControlStub(channel).Status(
+                        StatusRequest(), metadata=metadata, timeout=60
+                    )
                 assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
 
     run(scenario())
@@ -137,9 +139,9 @@ def test_a_call_cannot_be_replayed() -> None:
         async with serving() as node, grpc.aio.insecure_channel(node.peer.control) as channel:
             token = client()._signer.token(SERVER_NODE, SERVICE + "Status")
             stub, metadata = ControlStub(channel), ((METADATA_NAME, token),)
-            await stub.Status(StatusRequest(), metadata=metadata, timeout=5)
+            await stub.Status(StatusRequest(), metadata=metadata, timeout=60)
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await stub.Status(StatusRequest(), metadata=metadata, timeout=5)
+                await stub.Status(StatusRequest(), metadata=metadata, timeout=60)
             assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
 
     run(scenario())

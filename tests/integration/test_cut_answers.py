@@ -69,7 +69,7 @@ def repeating_client(url: str) -> Any:
         aws_secret_access_key="test",
         config=Config(
             retries={"max_attempts": 3, "mode": "standard"},
-            connect_timeout=5,
+            connect_timeout=ANSWER_SECONDS,
             read_timeout=ANSWER_SECONDS,
         ),
     )

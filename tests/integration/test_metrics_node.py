@@ -16,7 +16,7 @@ OF_WORKERS = {name for name in BY_NAME if "handed_over" in name or "siblings" in
 
 
 def scraped(node: Node) -> dict[str, Family]:
-    with urllib.request.urlopen(f"{node.admin_url}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"{node.admin_url}/metrics", timeout=60) as answer:
         assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
         return read_metrics(answer.read().decode())
 

@@ -26,7 +26,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 def get(node: Node, target: str, **headers: str) -> tuple[int, Any]:
     address = urlsplit(node.admin_url)
     assert address.hostname is not None
-    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=10)
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=60)
     try:
         connection.request("GET", target, headers=headers)
         response = connection.getresponse()

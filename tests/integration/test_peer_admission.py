@@ -21,6 +21,7 @@ from fastnode.peers.handshake import (
 )
 from tests.integration.peer_nodes import (
     ECHO,
+    ENOUGH_SECONDS,
     LOOPS,
     QUICK,
     Line,
@@ -169,9 +170,9 @@ def test_stranger_with_garbage_gets_nothing(loop: str, name: str) -> None:
     run_clean(loop, scenario())
 
 
-def test_silent_strangers_neither_stay_nor_keep_peers_out(loop: str) -> None:
+def test_silent_strangers_do_not_keep_peers_out(loop: str) -> None:
     async def scenario() -> None:
-        one = PeerNode(1, timing=QUICK._replace(handshake_seconds=1.0))
+        one = PeerNode(1, timing=QUICK._replace(handshake_seconds=ENOUGH_SECONDS))
         two = PeerNode(2)
         async with running(one, two):
             await one.start()
@@ -183,12 +184,24 @@ def test_silent_strangers_neither_stay_nor_keep_peers_out(loop: str) -> None:
             await asyncio.sleep(0.05)
             assert len(one.peers._greetings) == PEER_HANDSHAKES_MAX
             await two.start({1: one.address})
-            await until(lambda: one.ups and two.ups, 0.7)
-            for reader, writer in silent:
-                with contextlib.suppress(ConnectionResetError):
-                    async with asyncio.timeout(5):
-                        assert await reader.read() == b""
+            await until(lambda: one.ups and two.ups)
+            assert one.peers._greetings, "the silent ones still have time"
+            for _, writer in silent:
                 writer.transport.abort()
+            await until(lambda: not one.peers._greetings)
+
+    run_clean(loop, scenario())
+
+
+def test_silent_strangers_do_not_stay(loop: str) -> None:
+    async def scenario() -> None:
+        one = PeerNode(1, timing=QUICK._replace(handshake_seconds=0.3))
+        async with running(one):
+            await one.start()
+            reader, writer = await asyncio.open_connection(*one.address.split(":"))
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
+            writer.transport.abort()
             assert not one.peers._greetings
 
     run_clean(loop, scenario())

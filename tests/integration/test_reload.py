@@ -10,7 +10,7 @@ import pytest
 
 from tests.nodes import Node, boto3_client
 
-DEADLINE_SECONDS = 15.0
+DEADLINE_SECONDS = 60.0
 FIRST = """\
 log_level = "info"
 log_format = "json"

@@ -9,7 +9,7 @@ from tests import nodes
 from tests.integration.late_node import command_of
 from tests.nodes import JsonClient, Node, Refused
 
-CONDITION_SECONDS = 15.0
+CONDITION_SECONDS = 60.0
 COUNTERS = ("", "NotVisible", "Delayed")
 
 

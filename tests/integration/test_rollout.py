@@ -21,12 +21,12 @@ FAST = FIFO | {"DeduplicationScope": "messageGroup", "FifoThroughputLimit": "per
 REFUSAL = (
     "High throughput for FIFO queues, with more than one partition, is not available at the moment."
 )
-LOG_SECONDS = 10.0
+LOG_SECONDS = 60.0
 
 
 def fetch(node: Node, method: str, path: str, **headers: str) -> tuple[int, str | None, bytes]:
     address = urlsplit(node.sqs_url)
-    connection = http.client.HTTPConnection(address.netloc, timeout=10)
+    connection = http.client.HTTPConnection(address.netloc, timeout=60)
     connection.request(method, path, headers=headers)
     response = connection.getresponse()
     answer = response.status, response.getheader("Content-Type"), response.read()
@@ -190,7 +190,7 @@ def test_what_is_remembered_of_calls_is_on_the_metrics_page(capable: Node) -> No
 
 
 def metrics(node: Node) -> dict[str, str]:
-    with urllib.request.urlopen(f"{node.admin_url}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"{node.admin_url}/metrics", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     return dict(line.rsplit(" ", 1) for line in lines)
 

@@ -25,7 +25,7 @@ GUESS = "wJalrXUtnFEMI-a-guess"
 FULL, STRANGE = "a-full-token-4f6d8a2b", "a-strange-token-99ab12"
 CLUSTER_SECRET = "a-cluster-secret-7d1e55"
 BODY = "a-body-that-nobody-else-should-see"
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 120.0
 
 
 class Scene(NamedTuple):

@@ -24,7 +24,7 @@ from tests.nodes import Node, refused_start
 
 OWNER = ("AKIAOWNER", "owner-secret/+=", "123456789012")
 OTHER = ("AKIAOTHER", "other-secret", "999999999999")
-RELOAD_SECONDS = 15.0
+RELOAD_SECONDS = 60.0
 FILE = "credentials.json"
 
 
@@ -44,7 +44,7 @@ def client(url: str, key: str, secret: str, **more: Any) -> Any:
         endpoint_url=url,
         aws_access_key_id=key,
         aws_secret_access_key=secret,
-        config=Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=30),
+        config=Config(retries={"total_max_attempts": 1}, connect_timeout=60, read_timeout=60),
         **{"region_name": "us-east-1"} | more,
     )
 
@@ -125,7 +125,7 @@ def test_a_clock_that_is_off_is_told_so(
 
 def get(url: str, **headers: str) -> tuple[int, str]:
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.netloc, timeout=30)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=60)
     try:
         connection.request("GET", f"{parts.path or '/'}?{parts.query}", headers=headers)
         response = connection.getresponse()

@@ -214,14 +214,14 @@ def test_an_installation_outlives_its_stream_and_happens_once(
 def test_a_snapshot_that_nobody_goes_on_with_gives_its_space_back(
     source: Source, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot_staging, "IDLE_SECONDS", 0.05)
-
     async def scenario() -> None:
         async with pair(target) as both:
             stream, _ = await begin(both, source.snapshot.manifest)
             assert target.incoming.exists()
-            stream.cancel()
-            await until(lambda: not target.incoming.exists())
+            with monkeypatch.context() as impatient:
+                impatient.setattr(snapshot_staging, "IDLE_SECONDS", 0.05)
+                stream.cancel()
+                await until(lambda: not target.incoming.exists())
             assert await both.start(source.snapshot)
 
     run(scenario())

@@ -28,7 +28,7 @@ from tests.certificates import make_certificate, make_signer
 from tests.integration.peer_nodes import until
 from tests.nodes import ROOT
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")

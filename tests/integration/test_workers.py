@@ -100,7 +100,7 @@ def test_a_long_poll_hears_of_a_message(node: Node, worker: int) -> None:
     for number in range(3):
         clients[0].send_message(QueueUrl=url, MessageBody=str(number))
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert sorted(message["Body"] for message in heard) == ["0", "1", "2"]
     for client in clients:
         client.close()
@@ -143,7 +143,7 @@ def test_a_dead_letter_crosses_workers_and_a_move_task_brings_it_back(
     sqs.send_message(QueueUrl=url, MessageBody="dies")
     assert sqs.receive_message(QueueUrl=url, VisibilityTimeout=0)["Messages"]
     assert "Messages" not in sqs.receive_message(QueueUrl=url, VisibilityTimeout=0)
-    sqs.receive_message(QueueUrl=dead, WaitTimeSeconds=10, VisibilityTimeout=0)["Messages"]
+    sqs.receive_message(QueueUrl=dead, WaitTimeSeconds=20, VisibilityTimeout=0)["Messages"]
     sqs.start_message_move_task(SourceArn=arn_of(sqs, dead))
     assert [message["Body"] for message in take(sqs, url, 1, WaitTimeSeconds=1)] == ["dies"]
 
@@ -264,7 +264,7 @@ def test_nobody_can_be_added_to_it(node: Node) -> None:
         {"Content-Type": "application/json"},
     )
     with pytest.raises(HTTPError, match="409") as refused:
-        urlopen(request, timeout=20)
+        urlopen(request, timeout=60)
     assert "--workers 1" in refused.value.read().decode()
 
 

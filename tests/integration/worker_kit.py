@@ -15,7 +15,7 @@ from tests.nodes import AUTHORIZATION, REGION, Node
 
 WORKERS = ("--workers", "2")
 GROUPS = 8
-WAIT_SECONDS = 40.0
+WAIT_SECONDS = 120.0
 
 
 def worker_pids(node: Node) -> list[int]:
@@ -38,7 +38,7 @@ def names_of(worker: int, count: int, form: str = "queue-{}") -> list[str]:
 
 
 def admin(node: Node, path: str) -> str:
-    with urllib.request.urlopen(node.admin_url + path, timeout=20) as answer:
+    with urllib.request.urlopen(node.admin_url + path, timeout=60) as answer:
         text: str = answer.read().decode()
         return text
 
@@ -71,7 +71,7 @@ class RawClient:
         address = urlsplit(node.sqs_url)
         assert address.hostname is not None and address.port is not None
         self._host = f"{address.hostname}:{address.port}"
-        self._socket = socket.create_connection((address.hostname, address.port), 20)
+        self._socket = socket.create_connection((address.hostname, address.port), 60)
         self._file = self._socket.makefile("rb")
 
     def send_request(self, queue: str, body: str) -> bytes:
