@@ -25,7 +25,7 @@ DISK_BYTES = 256 * 1_048_576
 # Random text: what the disk has to hold is what was sent, whatever compression does.
 BODY_BYTES = 100_000
 KEY_BYTES = 16
-FILL_SECONDS = 40.0
+FILL_SECONDS = 240.0
 FULL_SECONDS = 2.0
 # Below the interval of ordinary flushes: space must come back sooner than by one of them.
 RECOVERY_SECONDS = 20.0
@@ -131,18 +131,19 @@ def work_on_full_disk(client: Client, disk: Path) -> int:
     The ballast goes by itself: a call may wait for space.
     """
     ballast, refused = disk / "ballast", 0
-    fill_up(ballast)
-    release = threading.Timer(FULL_SECONDS, ballast.unlink)
-    release.start()
-    while release.is_alive():
+    until = time.monotonic() + FULL_SECONDS
+    while time.monotonic() < until or not refused:
+        assert time.monotonic() < until + FILL_SECONDS, "nothing is refused on a full disk"
         fill_up(ballast)
+        release = threading.Timer(FULL_SECONDS, ballast.unlink)
+        release.start()
         refused += not client.send()
         messages = client.receive()
         refused += messages is None
         for message in (messages or [])[:2]:
             refused += not client.delete(message)
-    release.join()
-    # A last pass of the loop may have made it again.
+        release.cancel()
+        release.join()
     ballast.unlink(missing_ok=True)
     return refused
 

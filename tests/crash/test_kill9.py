@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.nodes import JsonClient, Lost, Node, Refused
+from tests.nodes import ANSWER_SECONDS, JsonClient, Lost, Node, Refused
 
 ROUNDS = 20
 SENDERS = 16
@@ -27,7 +27,7 @@ CHECK_EVERY = 4
 LEASE_SECONDS = 1
 # The node counts in milliseconds and the answer travels; a real double delivery is far off this.
 LEASE_TOLERANCE_SECONDS = 0.05
-DRAIN_SECONDS = 60.0
+DRAIN_SECONDS = 240.0
 QUEUE = "http://localhost/000000000000/crash"
 
 Message = dict[str, Any]
@@ -110,11 +110,19 @@ class Load:
         for thread in self._threads:
             thread.start()
 
+    def await_progress(self) -> None:
+        """So many sends are acknowledged as there are senders."""
+        wanted = len(self._history.acknowledged) + SENDERS
+        deadline = time.monotonic() + DRAIN_SECONDS
+        while len(self._history.acknowledged) < wanted:
+            assert time.monotonic() < deadline, "no send is acknowledged"
+            time.sleep(0.005)
+
     def end(self) -> None:
         """Call after the node is gone."""
         self._ending.set()
         for thread in self._threads:
-            thread.join(60)
+            thread.join(2 * ANSWER_SECONDS)
             assert not thread.is_alive(), "a client hangs"
         if self._failures:
             raise self._failures[0]
@@ -154,7 +162,7 @@ class Load:
             self._history.acknowledge(bodies[int(entry["Id"])], entry["MessageId"])
 
     def _consume(self, client: JsonClient, chance: random.Random) -> None:
-        for message in receive(client, self._history, LEASE_SECONDS, wait=1):
+        for message in receive(client, self._history, LEASE_SECONDS, wait=1) or []:
             if chance.random() < 0.6:
                 body = message["Body"]
                 self._history.attempt_delete(body)
@@ -179,7 +187,8 @@ def tolerant_call(client: JsonClient, action: str, **members: object) -> dict[st
         return None
 
 
-def receive(client: JsonClient, history: History, lease: int, wait: int) -> list[Message]:
+def receive(client: JsonClient, history: History, lease: int, wait: int) -> list[Message] | None:
+    """None when the node says that it is unavailable."""
     asked_at = time.monotonic()
     answer = tolerant_call(
         client,
@@ -189,7 +198,9 @@ def receive(client: JsonClient, history: History, lease: int, wait: int) -> list
         WaitTimeSeconds=wait,
     )
     answered_at = time.monotonic()
-    messages: list[Message] = (answer or {}).get("Messages", [])
+    if answer is None:
+        return None
+    messages: list[Message] = answer.get("Messages", [])
     for message in messages:
         history.receive(message, asked_at, answered_at, lease)
     return messages
@@ -198,9 +209,13 @@ def receive(client: JsonClient, history: History, lease: int, wait: int) -> list
 def drain(url: str, history: History) -> set[str]:
     """Take and delete everything. Empty is a poll that outlasts every lease of the consumers."""
     client, found = JsonClient(url), set[str]()
+    messages: list[Message] | None = None
     deadline = time.monotonic() + DRAIN_SECONDS
-    while messages := receive(client, history, lease=600, wait=2 * LEASE_SECONDS):
+    while messages != []:
+        messages = receive(client, history, lease=600, wait=2 * LEASE_SECONDS)
         assert time.monotonic() < deadline, "the queue does not become empty"
+        if not messages:
+            continue
         found |= {message["Body"] for message in messages}
         entries = [
             {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]}
@@ -233,6 +248,7 @@ def kill_while_starting(node: Node, chance: random.Random) -> None:
 
 def run_round(node: Node, load: Load, chance: random.Random, *, is_graceful: bool) -> None:
     load.start()
+    load.await_progress()
     time.sleep(chance.uniform(0.02, 0.6))
     if is_graceful:
         # A graceful stop flushes, so the next rounds recover from a flushed state and a tail.
@@ -242,7 +258,7 @@ def run_round(node: Node, load: Load, chance: random.Random, *, is_graceful: boo
     load.end()
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 def test_acknowledged_work_survives_kills_at_random_moments(tmp_path: Path) -> None:
     seed = int(os.environ.get("FASTNODE_TEST_SEED") or random.SystemRandom().randrange(1 << 32))
     print(f"FASTNODE_TEST_SEED={seed}")
@@ -264,4 +280,4 @@ def test_acknowledged_work_survives_kills_at_random_moments(tmp_path: Path) -> N
         f"{len(history.acknowledged)} of {len(history.attempted)} sends acknowledged in "
         f"{ROUNDS} rounds, {time.monotonic() - started:.0f} s"
     )
-    assert len(history.acknowledged) > ROUNDS * SENDERS, "hardly any load was applied"
+    assert len(history.acknowledged) >= ROUNDS * SENDERS, "hardly any load was applied"

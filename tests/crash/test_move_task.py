@@ -7,6 +7,7 @@ import json
 import os
 import random
 import time
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ from tests.nodes import REGION, JsonClient, Node
 
 MESSAGES = 10_000
 KILLS = 10
-# Of these, so many must hit the task while it is at work, or the test shows little.
+# Of these, so many must hit the task while it is at work, or the test shows little. A machine that
+# stood still at the wrong moment may have let the task come to its end: then it is tried again.
 KILLS_AT_WORK = 8
-KILL_SECONDS_MAX = 0.15
-END_SECONDS = 120.0
+TRIES = 5
+END_SECONDS = 240.0
 DEAD, OTHER = "dead", "other"
 
 
@@ -76,22 +78,48 @@ def check(client: JsonClient, seed: int) -> None:
     assert drain(client, OTHER) == [str(number) for number in range(MESSAGES)], seed
 
 
-def test_a_move_task_survives_kills_with_exact_counts(tmp_path: Path) -> None:
-    seed = int(os.environ.get("FASTNODE_TEST_SEED", time.time_ns() % 1_000_000))
-    chance = random.Random(seed)
-    node = Node(tmp_path / "data")
-    with node:
+def await_moved(client: JsonClient, source: str, count: int) -> None:
+    """Until the task has moved so many messages, or has ended."""
+    deadline = time.monotonic() + END_SECONDS
+    while (task := task_of(client, source))["Status"] == "RUNNING":
+        if task["ApproximateNumberOfMessagesMoved"] >= count:
+            return
+        assert time.monotonic() < deadline, task
+
+
+def killed_at_work(node: Node, source: str, messages: int, chances: Iterable[float]) -> int:
+    """Kill the node at these parts of its task, however fast it works; how many of the kills the
+    task has outlived.
+    """
+    at_work = 0
+    for part in chances:
+        with closing(JsonClient(node.sqs_url)) as client:
+            await_moved(client, source, int(messages * part))
+        node.kill()
+        node.start()
+        with closing(JsonClient(node.sqs_url)) as client:
+            at_work += task_of(client, source)["Status"] == "RUNNING"
+    return at_work
+
+
+def parts_of(chance: random.Random, kills: int) -> list[float]:
+    """One moment in each of the equal parts of a task but the last."""
+    return [(number + chance.random()) / (kills + 1) for number in range(kills)]
+
+
+def survive(directory: Path, seed: int) -> int:
+    with Node(directory) as node:
         with closing(JsonClient(node.sqs_url)) as client:
             prepare(client)
             start = {"SourceArn": arn(DEAD), "DestinationArn": arn(OTHER)}
             client.call("StartMessageMoveTask", **start)
-        at_work = 0
-        for _ in range(KILLS):
-            time.sleep(chance.uniform(0.0, KILL_SECONDS_MAX))
-            node.kill()
-            node.start()
-            with closing(JsonClient(node.sqs_url)) as client:
-                at_work += task_of(client)["Status"] == "RUNNING"
+        at_work = killed_at_work(node, DEAD, MESSAGES, parts_of(random.Random(seed), KILLS))
         with closing(JsonClient(node.sqs_url)) as client:
             check(client, seed)
-        assert at_work >= KILLS_AT_WORK, f"only {at_work} kills hit the task at work, seed {seed}"
+    return at_work
+
+
+def test_a_move_task_survives_kills_with_exact_counts(tmp_path: Path) -> None:
+    seed = int(os.environ.get("FASTNODE_TEST_SEED", time.time_ns() % 1_000_000))
+    survived = (survive(tmp_path / str(number), seed) for number in range(TRIES))
+    assert any(at_work >= KILLS_AT_WORK for at_work in survived), f"no kills at work, seed {seed}"

@@ -27,7 +27,7 @@ BODY_BYTES: Final = 40_000
 DECIDING_STEPS: Final = 2
 REPLACING_STEPS: Final = 3
 RECEIVING_STEPS_MAX: Final = 14
-CHILDREN_SECONDS: Final = 60.0
+CHILDREN_SECONDS: Final = 240.0
 # The row by which the new state differs.
 MARKER: Final = b"~marker"
 QUEUE_URL: Final = "http://localhost/000000000000/swapped"
