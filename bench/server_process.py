@@ -21,9 +21,9 @@ import msgspec
 
 from bench import sqs_requests
 
-READY_SECONDS_MAX = 30.0
-STOP_SECONDS_MAX = 15.0
-HTTP_SECONDS_MAX = 10.0
+READY_SECONDS_MAX = 120.0
+STOP_SECONDS_MAX = 60.0
+HTTP_SECONDS_MAX = 60.0
 ROOT = Path(__file__).parent.parent
 READY_LINE = re.compile(r"^fastnode ready sqs=http://(\S+) admin=http://(\S+)$")
 REST_SHARE, REST_SECONDS_MAX = 0.05, 180.0

@@ -37,13 +37,14 @@ def write_rows(engine: Engine, keys: list[bytes]) -> None:
     engine.write(batch)
 
 
-def median_us(call: Callable[[], object], rounds: int = 201) -> float:
+def best_us(call: Callable[[], object], rounds: int = 201) -> float:
+    """Of the quickest call: a busy machine only makes others longer."""
     times = []
     for _ in range(rounds):
         start = time.perf_counter_ns()
         call()
         times.append(time.perf_counter_ns() - start)
-    return sorted(times)[rounds // 2] / 1_000
+    return min(times) / 1_000
 
 
 def measure(benchmark: BenchmarkFixture, call: Callable[[], None], rounds: int) -> None:
@@ -94,13 +95,13 @@ def test_scan_after_the_cursor_costs_the_same_however_much_was_consumed(tmp_path
     """A scan that starts behind the consumed part must not walk over its tombstones."""
     engine = RocksEngine(tmp_path / "g", EngineShared())
     write_rows(engine, KEYS)
-    fresh_us = median_us(lambda: engine.scan(KEYS[-20], END, 10))
+    fresh_us = best_us(lambda: engine.scan(KEYS[-20], END, 10))
     batch = engine.batch()
     for key in KEYS[:-20]:
         batch.delete(key)
     engine.write(batch)
-    consumed_us = median_us(lambda: engine.scan(KEYS[-20], END, 10))
-    from_the_start_us = median_us(lambda: engine.scan(KEYS[0], END, 10), rounds=11)
+    consumed_us = best_us(lambda: engine.scan(KEYS[-20], END, 10))
+    from_the_start_us = best_us(lambda: engine.scan(KEYS[0], END, 10), rounds=11)
     print(
         f"scan(10): {fresh_us:.1f} us fresh, {consumed_us:.1f} us behind 20,000 consumed messages"
     )
@@ -111,20 +112,23 @@ def test_scan_after_the_cursor_costs_the_same_however_much_was_consumed(tmp_path
 
 def test_range_drop_costs_less_than_deleting_key_by_key(tmp_path: Path) -> None:
     engine = RocksEngine(tmp_path / "g", EngineShared())
-    write_rows(engine, KEYS)
-    started_ns = time.perf_counter_ns()
-    batch = engine.batch()
-    batch.delete_range(KEYS[0], END)
-    engine.write(batch)
-    assert engine.scan_keys(KEYS[0], END, 10) == []
-    dropped_ns = time.perf_counter_ns() - started_ns
-    write_rows(engine, KEYS)
-    started_ns = time.perf_counter_ns()
-    batch = engine.batch()
-    for key in KEYS:
-        batch.delete(key)
-    engine.write(batch)
-    assert engine.scan_keys(KEYS[0], END, 10) == []
-    deleted_ns = time.perf_counter_ns() - started_ns
-    assert dropped_ns < deleted_ns
+
+    def drop() -> None:
+        batch = engine.batch()
+        batch.delete_range(KEYS[0], END)
+        engine.write(batch)
+        assert engine.scan_keys(KEYS[0], END, 10) == []
+
+    def delete() -> None:
+        batch = engine.batch()
+        for key in KEYS:
+            batch.delete(key)
+        engine.write(batch)
+        assert engine.scan_keys(KEYS[0], END, 10) == []
+
+    taken: dict[str, list[float]] = {"drop": [], "delete": []}
+    for name, empty in 3 * [("drop", drop), ("delete", delete)]:
+        write_rows(engine, KEYS)
+        taken[name].append(best_us(empty, rounds=1))
+    assert min(taken["drop"]) < min(taken["delete"])
     engine.close()

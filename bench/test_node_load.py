@@ -63,10 +63,10 @@ def test_a_timed_run_measures_its_window_and_the_processes_it_watches(
     echo: Server, sends: Path
 ) -> None:
     watched = echo.process_ids()
-    bounds = Load(echo.address, 0.2, cycles=[(4, sends)], warmup=0.1, watched=watched)
+    bounds = Load(echo.address, 1.0, cycles=[(4, sends)], warmup=1.0, watched=watched)
     outcome = load.run(bounds)
     outcome.check()
-    assert 0.2 <= outcome.elapsed_s < 1.0
+    assert 1.0 <= outcome.elapsed_s
     assert 0 < outcome.step.measured < outcome.answered == outcome.sent
     assert 0 < outcome.watched_cpu_s
     assert 0 < outcome.client_cpu_s <= outcome.elapsed_s

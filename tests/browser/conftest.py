@@ -72,7 +72,7 @@ def open_page(chromium: "Browser") -> Iterator[Open]:
         )
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(60_000)
 
         def complain(text: str) -> None:
             if not (tolerates and tolerates in text):

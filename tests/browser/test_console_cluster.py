@@ -43,7 +43,7 @@ def test_members_and_leads(cluster: Cluster, open_page: Open) -> None:
     page.get_by_role("link", name="Overview").click()
     page.get_by_role("heading", name="Node 2").wait_for()
     # What all nodes lead together.
-    page.get_by_text(re.compile("Latest: stored 8")).wait_for(timeout=25_000)
+    page.get_by_text(re.compile("Latest: stored 8")).wait_for(timeout=90_000)
     photograph(page, "overview-cluster")
 
 

@@ -240,7 +240,7 @@ def test_rates_and_depth_are_plotted(node: Node, client: JsonClient, open_page: 
     for _ in range(30):
         client.call("SendMessage", QueueUrl=url, MessageBody="m")
     plot = page.get_by_role("img", name="Messages in the queue")
-    page.get_by_text(re.compile("Latest: visible 30")).wait_for(timeout=25_000)
+    page.get_by_text(re.compile("Latest: visible 30")).wait_for(timeout=90_000)
     plot.focus()
     plot.press("ArrowLeft")
     page.get_by_text(re.compile(r"^\d\d:\d\d:\d\d: visible")).wait_for()

@@ -9,12 +9,12 @@ import time
 import urllib.error
 import urllib.request
 
-SECONDS = 90
+SECONDS = 240
 
 
 def is_ready(address: str) -> bool:
     try:
-        with urllib.request.urlopen(f"http://{address}/readyz", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{address}/readyz", timeout=20) as answer:
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError):
         return False

@@ -10,15 +10,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from spark_load import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A deadline per example would only find busy machines.
-settings.register_profile("spark", max_examples=50, deadline=None)
+# A deadline per example, or for making examples, would only find busy machines.
+BUSY = [HealthCheck.too_slow]
+settings.register_profile("spark", max_examples=50, deadline=None, suppress_health_check=BUSY)
 settings.load_profile("spark")
 
 

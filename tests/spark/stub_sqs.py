@@ -17,7 +17,7 @@ from typing import Any, Final
 
 ACCESS_KEY: Final = re.compile(r"Credential=([^/]+)/")
 ARN: Final = "arn:aws:sqs:us-east-1:000000000000:"
-HELD_BACK_SECONDS: Final = 0.3
+HELD_BACK_SECONDS: Final = 1.0
 COUNTERS: Final = (
     "ApproximateNumberOfMessages",
     "ApproximateNumberOfMessagesNotVisible",
@@ -102,7 +102,7 @@ class StubSqs:
 
     def __enter__(self) -> "StubSqs":
         self._thread.start()
-        assert self._is_ready.wait(10)
+        assert self._is_ready.wait(60)
         return self
 
     def __exit__(
@@ -112,7 +112,7 @@ class StubSqs:
         _trace: TracebackType | None,
     ) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
     def actions(self, action: str) -> list[Seen]:

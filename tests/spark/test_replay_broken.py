@@ -63,7 +63,7 @@ def test_group_that_was_reordered_is_found(tmp_path: Path) -> None:
 
 def test_deletes_that_were_forgotten_are_found(tmp_path: Path) -> None:
     operations = sends(5, 100)
-    found = judged(tmp_path, Faults(hold_deleted=True), operations, "plain", drain_seconds=2.5)
+    found = judged(tmp_path, Faults(hold_deleted=True), operations, "plain", drain_seconds=6.0)
     assert {offence.key for offence in found["resurrected"]} == {
         f"{TRACE_ID}-{op}-0" for op in range(5)
     }

@@ -232,9 +232,9 @@ def test_failed_server_leaves_an_unknown_outcome_and_the_attempts_end(tmp_path: 
 
 def test_call_that_takes_too_long_is_unknown(tmp_path: Path) -> None:
     operations = sends(1, 1)
-    with StubSqs(Faults(pause_after_seconds=0.0, pause_seconds=1.5)) as stub:
+    with StubSqs(Faults(pause_after_seconds=0.0, pause_seconds=6.0)) as stub:
         changes = settings(
-            stub.url, call_seconds=0.3, retries=RetryPolicy(attempts=1), measures_clock=False
+            stub.url, call_seconds=1.0, retries=RetryPolicy(attempts=1), measures_clock=False
         )
         replay(tmp_path, operations, Plan(trace(operations), changes))
     (row,) = history(tmp_path)
@@ -253,7 +253,8 @@ def test_other_endpoint_takes_what_one_cannot(tmp_path: Path) -> None:
     rows = history(tmp_path)
     assert sorted(keys(rows)) == sorted(f"{TRACE_ID}-{op}-0" for op in range(20))
     unsent = [row for row in rows if row["endpoint"] == dead]
-    assert 1 <= len(unsent) < 5
+    seconds = (rows[-1]["ended_us"] - rows[0]["started_us"]) / 1e6
+    assert 1 <= len(unsent) < 3 + seconds
     assert {row["outcome"] for row in unsent} == {"unsent"}
     assert {message["outcome"] for row in unsent for message in row["messages"]} == {"refused"}
 
@@ -264,9 +265,9 @@ def test_history_has_the_clock_of_the_server(tmp_path: Path) -> None:
         (summary,) = replay(tmp_path, operations, Plan(trace(operations), settings(stub.url)))
         assert list(stub.queues) == ["plain"], "the queue of the measurement is gone"
         sent_ms = [message.sent_ms for message in stub.queues["plain"].messages.values()]
-    assert abs(summary.offset_us + 7_000_000) < 50_000
+    assert abs(summary.offset_us + 7_000_000) < 1_000_000
     for row, stamp in zip(history(tmp_path), sorted(sent_ms), strict=True):
-        assert row["started_us"] - 50_000 <= stamp * 1_000 <= row["ended_us"] + 50_000
+        assert row["started_us"] - 1_000_000 <= stamp * 1_000 <= row["ended_us"] + 1_000_000
 
 
 def test_https_endpoint_has_to_prove_who_it_is(tmp_path: Path) -> None:
@@ -287,7 +288,7 @@ def test_drain_gives_up_on_a_queue_that_stays_full(tmp_path: Path) -> None:
     with StubSqs(Faults(hold_deleted=True)) as stub:
         plan = Plan(
             trace(operations, Queue("plain", consumers=quick())),
-            settings(stub.url, drain_seconds=1.0),
+            settings(stub.url, drain_seconds=4.0),
         )
         summaries = replay(tmp_path, operations, plan)
     assert not summaries[1].is_drained

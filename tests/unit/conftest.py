@@ -9,12 +9,14 @@ from types import ModuleType
 from typing import NamedTuple
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from fastnode import native
 
-# All unit tests together have ten seconds. A deadline per example would only find busy machines.
-settings.register_profile("unit", max_examples=30, deadline=None)
+# All unit tests together have ten seconds. A deadline per example, or for making examples, would
+# only find busy machines.
+BUSY = [HealthCheck.too_slow]
+settings.register_profile("unit", max_examples=30, deadline=None, suppress_health_check=BUSY)
 settings.load_profile("unit")
 
 

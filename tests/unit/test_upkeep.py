@@ -156,13 +156,13 @@ def test_a_cancelled_flush_comes_to_its_end_first(kept: Kept, error: DiskFull | 
 
     def flush() -> None:
         begun.set()
-        assert may_end.wait(10)
+        assert may_end.wait(60)
         if error is not None:
             raise error
 
     async def cancel() -> None:
         flushing = asyncio.create_task(kept.upkeep.flush_all())
-        await asyncio.to_thread(begun.wait, 10)
+        await asyncio.to_thread(begun.wait, 60)
         flushing.cancel()
         await asyncio.wait({flushing}, timeout=0.05)
         assert not flushing.done(), "a node would close the engine now"

@@ -60,7 +60,7 @@ class Setup:
         return await self.finished(self.begin(**attributes))
 
     async def finished(self, pending: Pending) -> str:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not pending.is_done:
                 await asyncio.sleep(0)
                 self.world.commit()

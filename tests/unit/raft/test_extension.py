@@ -272,9 +272,9 @@ def test_a_failed_sync_of_the_thread_ends_the_process() -> None:
         "groups = RaftGroups(1, '', 1, voters=[1], applied=[0], disk=disk)\n"
         "disk.fail_next_sync()\n"
         "groups.ready()\n"
-        "select.select([], [], [], 10)\n"
+        "select.select([], [], [], 60)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=20)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=120)
     assert done.returncode == 1
     assert b"cannot be written, stopping" in done.stderr
     assert done.stderr.count(b"\n") == 1

@@ -199,7 +199,7 @@ def test_killed_process_leaves_exactly_a_prefix_of_its_writes(tmp_path: Path) ->
         assert child.stdout.readline() == b"flushed\n"
         assert child.stdout.readline() == b"written\n"
         child.send_signal(signal.SIGKILL)
-        child.wait(timeout=10)
+        child.wait(timeout=60)
     engine = small_rocks(tmp_path / "g")
     applied = int(engine.get(b"applied") or b"-1")
     assert 1_000 <= applied < 3_000
