@@ -45,7 +45,7 @@ def test_a_token_opens_the_console_and_signing_out_closes_it(
     page.get_by_label("Admin token").fill(FULL)
     page.get_by_role("button", name="Sign in").click()
     page.get_by_role("link", name="q", exact=True).wait_for()
-    assert page.get_by_text("ops").is_visible()
+    page.get_by_text("ops").wait_for()
     assert page.evaluate("document.cookie") == "", "no script can read it"
     page.reload()
     page.get_by_role("link", name="q", exact=True).wait_for()
@@ -60,7 +60,7 @@ def test_who_may_only_look_is_shown_no_way_to_change(guarded: Node, open_page: O
     page.get_by_label("Admin token").fill(READ_ONLY)
     page.get_by_role("button", name="Sign in").click()
     page.get_by_text("Your token may look only").wait_for()
-    assert page.get_by_text("wall · may look only").is_visible()
+    page.get_by_text("wall · may look only").wait_for()
     for name in ("Save attributes", "Save tags", "Purge queue", "Delete queue"):
         assert page.get_by_role("button", name=name).is_disabled()
     page.get_by_role("link", name="Cluster").click()

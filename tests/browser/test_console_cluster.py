@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.browser.conftest import Open, photograph
+from tests.cluster.client import Client
 from tests.cluster.harness import Cluster, static_cluster
 from tests.cluster.network import Loopback
-from tests.nodes import JsonClient
 
 
 @pytest.fixture(scope="module")
@@ -19,17 +19,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def test_members_and_leads(cluster: Cluster, open_page: Open) -> None:
     first = cluster.members[1]
-    client = JsonClient(first.sqs_url)
+    client = Client(lambda: [first.sqs_url])
     for number in range(8):
         name = f"spread-{number}"
-        client.call("CreateQueue", QueueName=name)
-        client.call("SendMessage", QueueUrl=f"http://h/000000000000/{name}", MessageBody="m")
+        client.insist("CreateQueue", QueueName=name)
+        client.insist("SendMessage", QueueUrl=f"http://h/000000000000/{name}", MessageBody="m")
     client.close()
     page = open_page(first, "#/cluster")
     page.get_by_text("Healthy").wait_for()
     members = page.get_by_role("table", name="Members")
     for number in (1, 2, 3):
-        assert members.get_by_role("rowheader", name=f"Node {number}").is_visible()
+        members.get_by_role("rowheader", name=f"Node {number}").wait_for()
     other = cluster.await_leaders()[0] % 3 + 1
     page.get_by_role("button", name="Transfer the lead of group 0").click()
     dialog = page.get_by_role("dialog")
@@ -51,12 +51,12 @@ def test_a_wrong_member_is_refused_with_the_reason(cluster: Cluster, open_page: 
     page = open_page(cluster.members[2], "#/cluster", tolerates="409")
     page.get_by_role("button", name="Add a member").click()
     dialog = page.get_by_role("dialog")
-    assert dialog.get_by_text("three bear the loss of one").is_visible()
+    dialog.get_by_text("three bear the loss of one").wait_for()
     for number, address in (("0", "h:1"), ("x", "h:1"), ("70000", "h:1"), ("4", "nowhere")):
         dialog.get_by_label("Node number").fill(number)
         dialog.get_by_label("Address").fill(address)
         dialog.get_by_role("button", name="Add").click()
-        assert dialog.get_by_text(re.compile("^Give ")).first.is_visible()
+        dialog.get_by_text(re.compile("^Give ")).first.wait_for()
     dialog.get_by_label("Node number").fill("1")
     dialog.get_by_label("Address").fill("127.0.0.1:1")
     dialog.get_by_role("button", name="Add").click()
@@ -69,7 +69,7 @@ def test_a_member_is_removed_by_whoever_names_it(cluster: Cluster, open_page: Op
     page.get_by_text("Degraded: node 3 unreachable").wait_for()
     page.get_by_role("button", name="Remove node 3").click()
     dialog = page.get_by_role("dialog")
-    assert dialog.get_by_text("can bear the loss of none").is_visible()
+    dialog.get_by_text("can bear the loss of none").wait_for()
     photograph(page, "remove")
     dialog.get_by_label("Type node 3 to confirm").fill("node 3")
     dialog.get_by_role("button", name="Remove").click()
