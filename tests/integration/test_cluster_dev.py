@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -27,16 +28,16 @@ POLL_SECONDS = 0.05
 
 
 def free_ports(nodes: int) -> int:
-    """The first of ports that are all free, as long as nobody else takes one."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            base: int = probe.getsockname()[1]
+    """The first of ports that are all free, below those that a system gives to clients: a node that
+    is started again must find its own free.
+    """
+    for base in random.sample(range(20_000, 30_000, 40), 100):
         wanted = [one.port for place in places(Plan(nodes, base)) for one in place[1:]]
         with contextlib.suppress(OSError, OverflowError), contextlib.ExitStack() as sockets:
             for port in wanted:
                 sockets.enter_context(socket.create_server(("127.0.0.1", port)))
             return base
+    raise AssertionError("no free ports")
 
 
 def eventually(what: str, condition: Callable[[], Any], seconds: float) -> Any:
