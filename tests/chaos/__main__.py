@@ -21,7 +21,7 @@ from spark_load.verify import verify
 from tests.chaos.hurt import Hurt, clock_variables
 from tests.chaos.plan import LIAR, Fault, plan
 from tests.chaos.recorded import HISTORY, TRACE, Recording
-from tests.chaos.timeline import draw, rates
+from tests.chaos.timeline import draw, gaps, rates
 from tests.cluster.harness import Cluster, eventually, static_cluster
 from tests.cluster.network import Namespaces, Network, Proxied, namespaces_problem
 from tests.cluster.replicas import verify_replicas
@@ -154,9 +154,12 @@ class Campaign:
         Recording(self._seed, list(workload.history), epoch).write(self._out, marks)
         seconds = (self._ended or time.monotonic()) - began
         faults = [fault for _, fault in self._done]
-        title = f"{self._nodes} nodes, seed {self._seed}: {len(faults)} faults"
-        series = rates(list(workload.history), began, seconds)
-        (self._out / "timeline.svg").write_text(draw(title, series, faults, seconds))
+        title = f"What clients got done during {len(faults)} faults of {self._nodes} nodes"
+        title += f" (seed {self._seed})"
+        history = list(workload.history)
+        series, standstill = rates(history, began, seconds), gaps(history, began, seconds)
+        picture = draw(title, series, standstill, faults, seconds)
+        (self._out / "timeline.svg").write_text(picture)
 
     def _judge(self, workload: Workload, seconds: float) -> int:
         kinds = Counter(fault.kind for _, fault in self._done)
