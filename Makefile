@@ -171,6 +171,10 @@ sanitize: $(VENV)/.dev ## the compiled modules under AddressSanitizer and UBSan,
 sanitize-rust: | tools ## cargo test of the log extension under AddressSanitizer (needs a nightly toolchain)
 	cd rust_ext && RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0 cargo +nightly test --quiet --locked --target x86_64-unknown-linux-gnu --target-dir target/sanitize
 
+.PHONY: miri
+miri: | tools ## the log extension's decoders, books and rules under Miri (needs a nightly toolchain with miri)
+	cd rust_ext && MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --quiet --locked --target-dir target/miri --lib
+
 .PHONY: bench-scale
 bench-scale: $(VENV)/.dev ## 10,000 idle long polls; pages of ListQueues with 100,000 queues; a scrape of 1,000
 	$(BIN)/python -m bench.idle_polls
