@@ -23,6 +23,8 @@ from fastnode.peers.link import Counts, Link
 OURS: Final = Identity(node_id=1, cluster_id="c" * 32, incarnation=b"i" * 16)
 THEIRS: Final = Identity(node_id=2, cluster_id="c" * 32, incarnation=b"j" * 16)
 SERVICES: Final = 8
+# A packet says milliseconds in 64 bits.
+CLOCK_NS_MAX: Final = (1 << 64) * 1_000_000
 
 
 def _split(data: bytes) -> None:
@@ -106,7 +108,7 @@ async def _link(data: bytes) -> None:
     assert link.is_lost == bool(host.lost) and len(host.lost) <= 1, host.lost
     link.lose("the input is over")
     assert len(outcomes) == 1, "a call has one outcome"
-    assert (link.clock_offset_ns or 0) < 1 << 64, "whatever it is told, an offset stays a number"
+    assert abs(link.clock_offset_ns or 0) < CLOCK_NS_MAX, "no clock is off by more than one can say"
 
 
 def _call(data: bytes) -> None:
