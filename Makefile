@@ -157,18 +157,23 @@ debug-check: $(VENV)/.dev ## the compiled modules with every bounds check on, ag
 	$(BIN)/pytest -q -o pythonpath='build/debug .' tests/unit/native
 	rm build/cython-profile
 
-# Python's own allocator would hide what is beyond a block; its leaks at exit are no news.
+# Python's own allocator would hide what is beyond a block; its leaks at exit are no news. A finding
+# ends the process at once: pytest must not hold back what it wrote.
 .PHONY: sanitize sanitize-rust
 sanitize: $(VENV)/.dev ## the compiled modules under AddressSanitizer and UBSan, against their tests and the fuzzers' inputs
 	FASTNODE_BUILD=sanitize $(BIN)/python setup.py -q build --build-base build/sanitize-base --build-lib build/sanitize
 	cp fastnode/_raftlog*.so build/sanitize/fastnode/
 	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
-	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1:log_path=build/sanitize/report PYTHONMALLOC=malloc \
-	$(BIN)/pytest -q -p no:cacheprovider -o timeout=600 -o pythonpath='build/sanitize .' tests/unit/native tests/fuzz
+	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc \
+	$(BIN)/pytest -q --capture=sys -p no:cacheprovider -o timeout=600 -o pythonpath='build/sanitize .' tests/unit/native tests/fuzz
 	rm build/cython-profile
 
 sanitize-rust: | tools ## cargo test of the log extension under AddressSanitizer (needs a nightly toolchain)
 	cd rust_ext && RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0 cargo +nightly test --quiet --locked --target x86_64-unknown-linux-gnu --target-dir target/sanitize
+
+.PHONY: miri
+miri: | tools ## the log extension's decoders, books and rules under Miri (needs a nightly toolchain with miri)
+	cd rust_ext && MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --quiet --locked --target-dir target/miri --lib
 
 .PHONY: bench-scale
 bench-scale: $(VENV)/.dev ## 10,000 idle long polls; pages of ListQueues with 100,000 queues; a scrape of 1,000

@@ -198,7 +198,13 @@ def number(value: float) -> str:
 # --- pieces of SVG -------------------------------------------------------------------------------
 
 
-def document(height: float, title: str, names: Iterable[str], parts: Sequence[str]) -> str:
+def document(
+    height: float,
+    title: str,
+    names: Iterable[str],
+    parts: Sequence[str],
+    colours: Sequence[str] = COLOURS,
+) -> str:
     """The whole text, with title and legend above the parts."""
     size = f'width="{WIDTH}" height="{height:.0f}" viewBox="0 0 {WIDTH} {height:.0f}"'
     head = [
@@ -208,13 +214,13 @@ def document(height: float, title: str, names: Iterable[str], parts: Sequence[st
         f'<rect class="page" width="{WIDTH}" height="{height:.0f}" rx="6"/>',
         text(16, 24, title, kind="title"),
     ]
-    return "\n".join([*head, *legend(names), *parts, "</svg>", ""])
+    return "\n".join([*head, *legend(names, colours), *parts, "</svg>", ""])
 
 
-def legend(names: Iterable[str]) -> list[str]:
+def legend(names: Iterable[str], colours: Sequence[str]) -> list[str]:
     """A coloured square and a name per series, in one row."""
     left, parts = 16.0, []
-    for name, colour in zip(names, cycle(COLOURS), strict=False):
+    for name, colour in zip(names, cycle(colours), strict=False):
         parts.append(f'<rect x="{left:.1f}" y="35" width="10" height="10" fill="{colour}" rx="2"/>')
         parts.append(text(left + 15, 44, name))
         left += 15 + len(name) * CHARACTER_WIDTH + 18

@@ -535,7 +535,8 @@ cdef inline int _append_octets(Buffer* buffer, const uint8_t* octets, Py_ssize_t
 cdef inline int _reserve(Buffer* buffer, Py_ssize_t size) except -1:
     cdef Py_ssize_t capacity
     cdef void* octets
-    if buffer.size + size <= buffer.capacity:
+    # Less than, so that even nothing at all has an address to be copied to.
+    if buffer.size + size < buffer.capacity:
         return 0
     capacity = max(BUFFER_BYTES, 2 * buffer.capacity, buffer.size + size)
     octets = PyMem_Realloc(buffer.octets, capacity)

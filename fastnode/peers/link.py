@@ -89,7 +89,7 @@ class Link(asyncio.Protocol):
         self._splitter = splitter
         self._joiner = Joiner()
         self._lanes = Lanes(PEER_BACKLOG_BYTES_MAX, PEER_PIECE_BYTES)
-        self._offsets = OffsetWindow()
+        self.offsets: Final = OffsetWindow()
         # Waiting calls of ours by id, and the peer's calls that are not answered.
         self._calls: dict[int, tuple[OnDone, float]] = {}
         self._served: dict[int, IncomingCall] = {}
@@ -167,7 +167,7 @@ class Link(asyncio.Protocol):
 
     @property
     def clock_offset_ns(self) -> int | None:
-        return self._offsets.offset_ns(self._host.wall_ns(), self._host.boottime_ns())
+        return self.offsets.offset_ns(self._host.wall_ns(), self._host.boottime_ns())
 
     @property
     def backlog_bytes(self) -> int:
@@ -290,7 +290,7 @@ class Link(asyncio.Protocol):
             self._serve(call_id, milliseconds, service, payload)
         else:
             (sent_wall_ms,) = frames.unpack_number(head)
-            self._offsets.add(sent_wall_ms, self._host.boottime_ns())
+            self.offsets.add(sent_wall_ms, self._host.boottime_ns())
             self._host.on_raft(self.peer.node_id, payload)
 
     # --- Calls of ours ---

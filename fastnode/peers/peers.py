@@ -19,6 +19,7 @@ from fastnode.clock import Clock, IdSource, Rng
 from fastnode.config import PEER_CLOSE_SECONDS, PEER_HANDSHAKES_MAX
 from fastnode.errors import StartError
 from fastnode.peers.calls import Handler
+from fastnode.peers.clock_question import CLOCK, ClockQuestion, answering
 from fastnode.peers.dialer import Dialer, Timing
 from fastnode.peers.greeting import Greeting, OnEnd, Tls, TlsFailed
 from fastnode.peers.handshake import NONCE_BYTES, Handshake, Identity, Reason, Refused
@@ -49,6 +50,14 @@ class TlsContexts(NamedTuple):
 
     server: ssl.SSLContext
     client: ssl.SSLContext
+
+
+class _Known(NamedTuple):
+    """A link, when it came up, and what it asks."""
+
+    link: Link
+    since: float
+    question: ClockQuestion
 
 
 OnRaft = Callable[[int, bytes], None]
@@ -84,7 +93,10 @@ class Peers:
             raise StartError("TLS between nodes must demand certificates of both sides")
         self.identity: Final = identity
         self.counts = Counts()
-        self.services = services
+        self.services: Mapping[int, Handler] = {
+            CLOCK: answering(lambda: self.wall_ns()),
+            **services,
+        }
         self.log = log or logging.getLogger("fastnode.peers")
         self.rng = rng
         self.timing = timing or Timing()
@@ -100,7 +112,7 @@ class Peers:
         self._addresses = dict(addresses or {})
         self._seeds: tuple[str, ...] = ()
         self._dialers: dict[int | str, Dialer] = {}
-        self._links: dict[int, tuple[Link, float]] = {}
+        self._links: dict[int, _Known] = {}
         # Of accepted connections, oldest first.
         self._greetings: dict[Greeting, None] = {}
         self._complaints: dict[object, float] = {}
@@ -132,7 +144,7 @@ class Peers:
             await asyncio.wait(tasks)
         for greeting in tuple(self._greetings):
             greeting.abort("this node stops")
-        links = [link for link, _ in self._links.values()]
+        links = [known.link for known in self._links.values()]
         for link in links:
             link.close()
         with contextlib.suppress(TimeoutError):
@@ -144,7 +156,7 @@ class Peers:
 
     def link_to(self, node_id: int) -> Link | None:
         entry = self._links.get(node_id)
-        return entry[0] if entry is not None else None
+        return entry.link if entry is not None else None
 
     def is_linked(self, node_id: int) -> bool:
         return node_id in self._links
@@ -156,7 +168,7 @@ class Peers:
 
     def clock_offsets(self) -> dict[int, int]:
         """How many nanoseconds the wall clock of each linked node is ahead of ours."""
-        offsets = {node_id: link.clock_offset_ns for node_id, (link, _) in self._links.items()}
+        offsets = {node_id: known.link.clock_offset_ns for node_id, known in self._links.items()}
         return {node_id: offset for node_id, offset in offsets.items() if offset is not None}
 
     def set_addresses(self, addresses: Mapping[int, str]) -> None:
@@ -191,20 +203,22 @@ class Peers:
         if old := self.link_to(peer.node_id):
             old.lose("the peer connected anew")
         link = Link(self, peer, greeting.transport, greeting.splitter, dialer_id=dialer_id)
-        self._links[peer.node_id] = link, self._loop.time()
+        question = ClockQuestion(link, link.offsets, self.boottime_ns)
+        self._links[peer.node_id] = _Known(link, self._loop.time(), question)
         extra = {"node": peer.node_id, "remote": _text_of(greeting.remote)}
         self.log.info("link to peer is up", extra=extra)
         self._on_up(link)
+        question.tick()
         link.begin(greeting.rest)
 
     def link_lost(self, link: Link, why: str) -> None:
         node_id = link.peer.node_id
-        known, since = self._links.pop(node_id)
-        assert known is link, "a link is replaced only after it was lost"
+        known = self._links.pop(node_id)
+        assert known.link is link, "a link is replaced only after it was lost"
         self.log.warning("link to peer is down", extra={"node": node_id, "why": why})
         self._on_down(link)
         for dialer in self._dialers.values():
-            dialer.link_ended(node_id, self._loop.time() - since)
+            dialer.link_ended(node_id, self._loop.time() - known.since)
 
     # --- Handshakes ---
 
@@ -292,8 +306,9 @@ class Peers:
     def _tick(self) -> None:
         period = self.timing.ping_seconds / _TICKS_PER_PING
         silent_ticks = max(2, round(self.timing.silent_seconds / period))
-        for link, _ in tuple(self._links.values()):
-            link.tick(_TICKS_PER_PING, silent_ticks)
+        for known in tuple(self._links.values()):
+            known.link.tick(_TICKS_PER_PING, silent_ticks)
+            known.question.tick()
         self._ticker = self._loop.call_later(period, self._tick)
 
     def _update_dialers(self) -> None:

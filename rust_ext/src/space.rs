@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::block::ALIGNMENT;
 use crate::disk::{Disk, File};
 use crate::errors::{Error, Result};
 use crate::segment::{self, FIRST_BLOCK, Header, Identity, Segments};
@@ -138,9 +139,10 @@ impl Space {
         self.active.number
     }
 
-    /// Sets what the first block of a segment carries besides its records.
+    /// Sets what the first block of a segment carries besides its records. Both together are padded
+    /// once, by no more than each of them alone.
     pub fn set_opening_bytes(&mut self, bytes: usize) {
-        self.opening_bytes = bytes as u64;
+        self.opening_bytes = bytes.next_multiple_of(ALIGNMENT) as u64;
     }
 
     /// Makes sure that a block of this size has room.

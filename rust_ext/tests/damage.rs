@@ -67,6 +67,24 @@ fn a_file_cut_inside_the_last_block_is_repaired() {
 }
 
 #[test]
+fn a_file_of_any_length_without_a_block_is_gone_on_with() {
+    for groups in 1..=3 {
+        let applied = vec![0; groups];
+        let disk = SimDisk::new(1);
+        settle(&mut open(&disk, &applied, 64 * 1024).unwrap());
+        disk.overwrite(&segment::name(1), FIRST_BLOCK, &[0; 1024]);
+        for length in FIRST_BLOCK..FIRST_BLOCK + 1024 {
+            let short = disk.fork();
+            short.truncate(&segment::name(1), length);
+            let mut node = open(&short, &applied, 64 * 1024).unwrap();
+            settle(&mut node);
+            node.propose(0, Bytes::from_static(b"first")).unwrap();
+            assert_eq!(content(&settle(&mut node), 0), [Bytes::from_static(b"first")]);
+        }
+    }
+}
+
+#[test]
 fn a_flipped_byte_before_the_last_block_is_refused_or_harmless() {
     let (disk, before, after) = sample();
     let (start, _) = changed(&before, &after);

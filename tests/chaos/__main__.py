@@ -21,7 +21,7 @@ from spark_load.verify import verify
 from tests.chaos.hurt import Hurt, clock_variables
 from tests.chaos.plan import LIAR, Fault, plan
 from tests.chaos.recorded import HISTORY, TRACE, Recording
-from tests.chaos.timeline import draw, rates
+from tests.chaos.timeline import draw, gaps, rates
 from tests.cluster.harness import Cluster, eventually, static_cluster
 from tests.cluster.network import Namespaces, Network, Proxied, namespaces_problem
 from tests.cluster.replicas import verify_replicas
@@ -37,13 +37,14 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the faults")
     parser.add_argument("--nodes", type=int, default=3, choices=(3, 4, 5))
+    parser.add_argument("--proxies", action="store_true", help="no namespaces, even for root")
     parser.add_argument("--out", type=Path, default=Path("build/chaos"), help="is emptied first")
     options = parser.parse_args()
     shutil.rmtree(options.out, ignore_errors=True)
     options.out.mkdir(parents=True)
     print(f"seed {options.seed}, {options.nodes} nodes, {options.minutes:g} minutes", flush=True)
     campaign = Campaign(options.seed, options.minutes * 60, options.nodes, options.out.resolve())
-    return campaign.run()
+    return campaign.run("as was asked, proxies" if options.proxies else namespaces_problem())
 
 
 class Campaign:
@@ -56,8 +57,8 @@ class Campaign:
         # When the load ended, if it did: what is taken out afterwards is not in the picture.
         self._ended: float | None = None
 
-    def run(self) -> int:
-        problem = namespaces_problem()
+    def run(self, problem: str | None) -> int:
+        """`problem` is why there are no namespaces, if there are none."""
         network = (
             Proxied(self._nodes, self._seed) if problem else Namespaces(self._nodes, self._seed)
         )
@@ -79,7 +80,12 @@ class Campaign:
             yield None
             return
         with small_disk(self._out / "small", DISK_BYTES) as path:
-            yield path
+            try:
+                yield path
+            finally:
+                # It goes with the disk, and whoever looks for a cause wants it.
+                for log in path.glob("*.stderr"):
+                    shutil.copy(log, self._out / f"node{self._nodes}.stderr")
 
     def _variables(self, node: int) -> dict[str, str] | None:
         return clock_variables(self._out / f"clock{node}")
@@ -154,9 +160,12 @@ class Campaign:
         Recording(self._seed, list(workload.history), epoch).write(self._out, marks)
         seconds = (self._ended or time.monotonic()) - began
         faults = [fault for _, fault in self._done]
-        title = f"{self._nodes} nodes, seed {self._seed}: {len(faults)} faults"
-        series = rates(list(workload.history), began, seconds)
-        (self._out / "timeline.svg").write_text(draw(title, series, faults, seconds))
+        title = f"What clients got done during {len(faults)} faults of {self._nodes} nodes"
+        title += f" (seed {self._seed})"
+        history = list(workload.history)
+        series, standstill = rates(history, began, seconds), gaps(history, began, seconds)
+        picture = draw(title, series, standstill, faults, seconds)
+        (self._out / "timeline.svg").write_text(picture)
 
     def _judge(self, workload: Workload, seconds: float) -> int:
         kinds = Counter(fault.kind for _, fault in self._done)

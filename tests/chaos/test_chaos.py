@@ -9,7 +9,7 @@ from spark_load import small
 from spark_load.verify import verify
 from tests.chaos.plan import LINKS, PROCESSES, Fault, plan
 from tests.chaos.recorded import HISTORY, TRACE, Recording
-from tests.chaos.timeline import BINS, draw, rates
+from tests.chaos.timeline import BINS, draw, gaps, rates
 from tests.cluster.history import Deleted, Drained, Event, Message, Received, Sent
 
 QUEUE = "plain-a"
@@ -58,11 +58,22 @@ def test_offences_survive_the_recording(tmp_path: Path) -> None:
     assert judged([*history(), again, lost], tmp_path) == {"lost": 1, "resurrected": 1}
 
 
-def test_a_picture_shows_rates_and_every_fault() -> None:
+def test_nothing_gets_done_between_successes_that_are_seconds_apart() -> None:
+    """Calls without an answer and receives that found nothing are no successes."""
+    answered = [Sent(QUEUE, f"body-{at}", at, at, "id") for at in (1.0, 2.5, 8.0)]
+    idle = Received(QUEUE, 3.0, 5.0, 2, ())
+    unknown = Deleted(QUEUE, "id-1", 2.0, 2, 5.0, 6.0, False)
+    assert gaps([*answered, idle, unknown], 0.0, 11.0) == [(2.5, 8.0), (8.0, 11.0)]
+    assert gaps(answered, 1.0, 8.0) == [(1.5, 7.0)]
+
+
+def test_a_picture_shows_rates_standstills_and_every_fault() -> None:
     series = rates(history(is_deleted=False), 1.0, 4.0)
     assert {name: sum(line) * 4.0 / BINS for name, line in series.items()} == pytest.approx(
         {"sent": 1, "received": 1, "no answer": 1}
     )
     faults = [Fault("kill", 0.5, 1.0, 1, 2, 0.0), Fault("cut", 1.0, 2.0, 1, 3, 0.0)]
-    picture = draw("three nodes", series, faults, 4.0)
+    picture = draw("three nodes", series, [(0.5, 3.0)], faults, 4.0)
     assert all(str(fault) in picture for fault in faults)
+    assert "0.5 s to 3.0 s: nothing got done" in picture and "1 times nothing got" in picture
+    assert ">seconds<" in picture and ">minutes<" in draw("long", series, [], faults, 1_200.0)

@@ -15,6 +15,7 @@ from fastnode._raftlog import RaftGroups, SimDisk
 from fastnode.cluster.call_codec import decode_call
 from fastnode.config import PEER_FRAME_BYTES_MAX, PEER_HANDSHAKE_BYTES_MAX
 from fastnode.peers.calls import Handler, IncomingCall
+from fastnode.peers.clock_question import ClockQuestion
 from fastnode.peers.frames import LAST, PART, Joiner, ProtocolError, Splitter
 from fastnode.peers.handshake import NONCE_BYTES, Handshake, Identity, Refused
 from fastnode.peers.link import Counts, Link
@@ -22,6 +23,8 @@ from fastnode.peers.link import Counts, Link
 OURS: Final = Identity(node_id=1, cluster_id="c" * 32, incarnation=b"i" * 16)
 THEIRS: Final = Identity(node_id=2, cluster_id="c" * 32, incarnation=b"j" * 16)
 SERVICES: Final = 8
+# A packet says milliseconds in 64 bits.
+CLOCK_NS_MAX: Final = (1 << 64) * 1_000_000
 
 
 def _split(data: bytes) -> None:
@@ -97,6 +100,7 @@ async def _link(data: bytes) -> None:
     link = Link(host, THEIRS, cast(Any, transport), splitter, dialer_id=1)
     outcomes: list[object] = []
     link.call(0, b"question", 5.0, lambda *outcome: outcomes.append(outcome))
+    ClockQuestion(link, link.offsets, host.boottime_ns).tick()
     link.begin([])
     for at in range(0, len(data), 64):
         link.data_received(data[at : at + 64])
@@ -104,6 +108,7 @@ async def _link(data: bytes) -> None:
     assert link.is_lost == bool(host.lost) and len(host.lost) <= 1, host.lost
     link.lose("the input is over")
     assert len(outcomes) == 1, "a call has one outcome"
+    assert abs(link.clock_offset_ns or 0) < CLOCK_NS_MAX, "no clock is off by more than one can say"
 
 
 def _call(data: bytes) -> None:

@@ -16,11 +16,11 @@ from tests.fuzz.run import CORPUS, FUZZERS, ROOT, check_of
 INPUTS_MAX: Final = 1_500
 ABOUT: Final = {
     "http": ("fastnode.http.http1", "fastnode.http.chunked", "fastnode._http_ref"),
-    "json": ("fastnode.http.json_codec", "fastnode.queue.validate"),
-    "query": ("fastnode.http.query_codec", "fastnode.http.query_names"),
+    "json": ("fastnode.http.json_codec", "fastnode._plain_ref", "fastnode.queue.validate"),
+    "query": ("fastnode.http.query_codec", "fastnode._query_ref"),
     "tokens": ("fastnode.queue.move_record", "fastnode.queue.redrive_policy"),
     "sigv4": ("fastnode.http.sigv4", "fastnode.http.sigv4_parse", "fastnode._sigv4_ref"),
-    "records": ("fastnode._core_ref", "fastnode.store.records", "fastnode.queue.move_record"),
+    "records": ("fastnode._core_ref", "fastnode._keys_ref", "fastnode.store.records"),
     "peers": ("fastnode.peers.frames", "fastnode.peers.handshake", "fastnode.peers.link"),
     "snapshot": ("fastnode.store.snapshot",),
     "log": ("fastnode._raftlog",),

@@ -169,14 +169,16 @@ async def running(*nodes: PeerNode) -> AsyncIterator[None]:
 
 class Line:
     """A TCP proxy. Per direction (0 is from the dialer): `rates` in bytes per second, and `passed`,
-    the bytes of the last connection. With a direction to `cut_later_each_time` the first connection
-    is cut after one byte in it, the second after two, and so on.
+    the bytes of the last connection. `delay_seconds` is that of each piece. With a direction to
+    `cut_later_each_time` the first connection is cut after one byte in it, the second after two,
+    and so on.
     """
 
     def __init__(self) -> None:
         self.cut_later_each_time: int | None = None
         self.passed = [0, 0]
         self.rates: list[float] = [0, 0]
+        self.delay_seconds = 0.0
         self._flowing = asyncio.Event()
         self._flowing.set()
         self.connections = 0
@@ -252,6 +254,8 @@ class Line:
         with contextlib.suppress(OSError):
             while chunk := await reader.read(16_384):
                 await self._flowing.wait()
+                if self.delay_seconds:
+                    await asyncio.sleep(self.delay_seconds)
                 chunk = chunk[: int(min(len(chunk), budgets[direction]))]
                 budgets[direction] -= len(chunk)
                 self.passed[direction] += len(chunk)

@@ -362,24 +362,6 @@ def test_silent_link_is_given_up_and_an_idle_one_is_not(loop: str) -> None:
     run_clean(loop, scenario())
 
 
-def test_clock_offset_is_small_between_nodes_of_one_machine(loop: str) -> None:
-    async def scenario() -> None:
-        one, two = PeerNode(1), PeerNode(2)
-        async with linked(one, two) as (_, to_one):
-            assert one.peers.clock_offsets() == {}
-            for _ in range(5):
-                to_one.send_raft(b"packet")
-                await asyncio.sleep(0.002)
-            await until(lambda: len(one.packets) == 5)
-            assert abs(one.peers.clock_offsets()[2]) < 500_000_000
-            two.peers.wall_ns = lambda: one.peers.wall_ns() + 3_600 * 10**9
-            to_one.send_raft(b"an hour ahead")
-            await until(lambda: len(one.packets) == 6)
-            assert one.peers.clock_offsets()[2] > 3_599 * 10**9
-
-    run_clean(loop, scenario())
-
-
 def test_answers_that_were_given_leave_before_the_link_closes(loop: str) -> None:
     async def scenario() -> None:
         one, two = PeerNode(1), PeerNode(2, timing=Timing())

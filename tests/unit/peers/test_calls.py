@@ -15,7 +15,6 @@ from fastnode.peers.calls import (
     OnDone,
     error_of,
 )
-from fastnode.peers.offsets import OffsetWindow
 
 
 class Wire:
@@ -101,36 +100,3 @@ def test_statuses_of_the_link_are_errors_and_those_of_services_are_not() -> None
     assert isinstance(lost, LinkLost) and lost.was_written
     assert isinstance(lost, OperationError)
     assert error_of(0) is None and error_of(BUG) is None
-
-
-def test_offset_is_that_of_the_fastest_packet() -> None:
-    window, wall_ns = OffsetWindow(), 70_000_000_000
-    assert window.offset_ns(wall_ns, 0) is None
-    for delay_ms in (9, 2, 30):
-        window.add(71_000, delay_ms * 1_000_000)
-    assert window.offset_ns(wall_ns, 0) == 998_000_000
-
-
-def test_a_fast_packet_counts_for_half_a_minute() -> None:
-    window, second_ns = OffsetWindow(), 1_000_000_000
-    window.add(50_000, 0)
-    for seconds in range(1, 29):
-        window.add(50_000 + seconds * 1_000 - 400, seconds * second_ns)
-    assert window.offset_ns(50 * second_ns, 0) == 0
-    window.add(50_000 + 40_000 - 400, 40 * second_ns)
-    assert window.offset_ns(50 * second_ns, 0) == -400_000_000
-
-
-def test_a_step_of_our_own_clock_changes_what_the_others_are_off_by_as_much() -> None:
-    window = OffsetWindow()
-    window.add(50_000, 0)
-    hour_ns = 3_600_000_000_000
-    assert window.offset_ns(50_000_000_000 + hour_ns, 0) == -hour_ns
-
-
-def test_offset_follows_a_step_of_the_clock() -> None:
-    window, period_ns = OffsetWindow(), 4_000_000_000
-    window.add(5_000, 0)
-    for period in range(1, 9):
-        window.add(3_000, period * period_ns)
-    assert window.offset_ns(0, 0) == 3_000_000_000 - period_ns
