@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim.clockwork import Bug, Clockwork, SimLoop, TrueClock
+from tests.sim.clockwork import NS_PER_SECOND, Bug, Clockwork, SimLoop, TrueClock
 from tests.sim.mutation import BEGIN, END, seeds_until_found, table, write_between
 from tests.sim.network import Network
 from tests.sim.run import simulate
@@ -39,16 +39,22 @@ def test_compiled_and_pure_builds_leave_the_same_trace_in_the_last_line() -> Non
         assert word in compiled
 
 
-def test_somebody_who_wakes_himself_in_no_time_ends_the_run() -> None:
+@pytest.mark.parametrize("seconds", [None, 0.0, 0.000_1])
+def test_somebody_who_wakes_himself_all_the_time_ends_the_run(seconds: float | None) -> None:
+    """At once, after no time that a timer can tell, and a little later: each has a bound."""
     work = Clockwork(1)
     loop = SimLoop(work, Network(work), "127.0.0.1", TrueClock(work))
 
     def wake() -> None:
-        loop.call_soon(wake)
+        if seconds is None:
+            loop.call_soon(wake)
+        else:
+            loop.call_later(seconds, wake)
 
     loop.call_soon(wake)
     with pytest.raises(Bug, match="does not come to rest"):
-        work.run(work.now_ns + 1)
+        work.run(work.now_ns + 200 * NS_PER_SECOND)
+    loop.kill()
 
 
 # What they found: a purge beside a receive, a lead lost while a node stops, a disk that fails at a
