@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from tests.sim.network import Network
 
 NS_PER_SECOND: Final = 1_000_000_000
-# So much happens in a millisecond, or in a run, only if somebody wakes himself again and again: a
-# hundred times as much as in any good run, and thirty times.
+# So much happens in a millisecond, or in a run, only if somebody wakes himself again and again: it
+# is many times as much as in any good run.
 EVENTS_AT_ONCE_MAX: Final = 10_000
 EVENTS_MAX: Final = 500_000
 

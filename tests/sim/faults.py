@@ -3,7 +3,7 @@ time. Each fault begins, lasts, and ends; when the time for faults is over every
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -54,16 +54,18 @@ class Faults:
         self._is_someone_lost = False
         self._packets: dict[SimLoop, Packets] = {}
         self._mends: list[Callable[[], None]] = []
-        self._kinds = dict(_WEIGHTS)
+        # Each run has its own mix, so that what has to come together does so in some of them.
+        kinds, self._pace = cluster.work.random("mix of faults").choice(_MIXES)
+        self._kinds = dict(kinds)
         cluster.on_refusal = lambda one: self._later(partial(self._start, one), 50, 2_000)
 
     def leave_out(self, kind: str) -> None:
-        del self._kinds[kind]
+        self._kinds.pop(kind, None)
 
     async def run(self, until_ns: int, pause_ms: float) -> None:
         work = self._cluster.work
         while work.now_ns < until_ns:
-            pause_ns = round(self._random.expovariate(1.0) * pause_ms * NS_PER_MS)
+            pause_ns = round(self._random.expovariate(1.0) * pause_ms * self._pace * NS_PER_MS)
             await asyncio.sleep(min(pause_ns, until_ns - work.now_ns) / 1e9)
             (name,) = self._random.choices(list(self._kinds), list(self._kinds.values()))
             fault: Callable[[], Any] = getattr(self, name)
@@ -118,14 +120,31 @@ class Faults:
 
     def pause_leader(self) -> bool | None:
         """So long that others lead when it goes on, and it does not know."""
-        nodes = [one for one in self._cluster.nodes.values() if one.node is not None]
-        leaders = [one for one in nodes if one.node and any(g.is_ready for g in one.node.groups)]
-        if not leaders:
+        one = self._any_leader()
+        if one is None:
             return False
-        one = self._random.choice(leaders)
         self._cluster.pause(one)
         self._later(partial(self._cluster.resume, one), 3_000, 7_000)
         return None
+
+    def kill_leader(self) -> bool | None:
+        """While others often do not hear what it has committed and answered."""
+        one = self._any_leader()
+        if one is None or not self._lose_packets(one, 2):
+            return False
+
+        def kill() -> None:
+            if not self.is_over:
+                self._cluster.kill(one)
+                self._later(partial(self._start, one), 50, 5_000)
+
+        self._loop.after_ns(self._random.randrange(10, 1_500) * NS_PER_MS, kill)
+        return None
+
+    def _any_leader(self) -> SimNode | None:
+        nodes = [one for one in self._cluster.nodes.values() if one.node is not None]
+        leaders = [one for one in nodes if one.node and any(g.is_ready for g in one.node.groups)]
+        return self._random.choice(leaders) if leaders else None
 
     def _start(self, one: SimNode) -> None:
         if not one.is_up and not one.is_lost:
@@ -144,6 +163,9 @@ class Faults:
             others = [self._random.choice(others)]
         pairs = [(one, other) for other in others]
         pairs += [(other, one) for other in others] if kind != 3 else []
+        self._block(pairs)
+
+    def _block(self, pairs: Sequence[tuple[str, str]], low_ms: int = 100) -> None:
         for start, end in pairs:
             self._network.block(start, end)
 
@@ -151,7 +173,17 @@ class Faults:
             for start, end in pairs:
                 self._network.unblock(start, end)
 
-        self._later(open_again, 100, 9_000)
+        self._later(open_again, low_ms, 9_000)
+
+    def isolate_leader(self) -> bool | None:
+        """Clients reach it, members do not: for a while it does not know that others lead."""
+        one = self._any_leader()
+        if one is None or len(self._cluster.nodes) == 1:
+            return False
+        others = [other.host for other in self._cluster.nodes.values() if other is not one]
+        pairs = [(one.host, other) for other in others]
+        self._block([*pairs, *((other, one.host) for other in others)], 2_000)
+        return None
 
     def reset(self) -> bool:
         return self._network.reset(self._random.getrandbits(30))
@@ -164,6 +196,11 @@ class Faults:
     def packets(self) -> bool | None:
         """Of one node, while its process lives."""
         one = self._any()
+        if not one.is_up or one.node is None:
+            return False
+        return self._lose_packets(one, self._random.choice((2, 4, 10)))
+
+    def _lose_packets(self, one: SimNode, each: int) -> bool:
         if one.node is None or one.process is None:
             return False
         packets = self._packets.get(one.process)
@@ -173,9 +210,9 @@ class Faults:
                 self._cluster.work, runtime.send, one.process
             )
             runtime.send = packets.send
-        packets.each = self._random.choice((2, 4, 10))
+        packets.each = each
         self._later(partial(setattr, packets, "each", 0), 500, 6_000)
-        return None
+        return True
 
     # --- disks and clocks -----------------------------------------------------------------------
 
@@ -290,3 +327,18 @@ _WEIGHTS: Final = {
     "transfer": 5,
     "change_members": 2,
 }
+# Leads that are lost in bad moments, and clocks that differ when they are.
+_LEADS: Final = {
+    "kill_leader": 8,
+    "isolate_leader": 10,
+    "pause_leader": 5,
+    "transfer": 6,
+    "kill": 2,
+    "block": 2,
+    "packets": 3,
+    "slow_network": 2,
+    "slow_disk": 2,
+    "set_clock": 8,
+}
+# With how much longer there is between two of them: whoever takes a lead has to get something done.
+_MIXES: Final = ((_WEIGHTS, 1.0), (_LEADS, 2.5))

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from fastnode import config
 from fastnode.clock import NS_PER_MS
+from fastnode.store.keyspace import OUTBOX_PREFIX
 from tests.model.queues import Kind, Model, QueueModel
 from tests.model.spans import Violation
 from tests.sim.allowed import no_partitions
@@ -25,7 +26,7 @@ from tests.sim.clockwork import NS_PER_SECOND, Clockwork, SimLoop, TrueClock, ru
 from tests.sim.cluster import SimCluster
 from tests.sim.faults import STEP_MS_MAX, Faults
 from tests.sim.network import Network
-from tests.sim.workload import Often, Worker
+from tests.sim.workload import ACTIONS, Often, Worker
 
 # So that a short run flushes, compacts its log and needs snapshots.
 SMALL_LIMITS: Final = {
@@ -34,6 +35,7 @@ SMALL_LIMITS: Final = {
     "LOG_ENTRIES_KEPT_MIN": 4,
 }
 _OFTEN: Final[tuple[Often, ...]] = ({}, {"count": 10}, {"count": 10}, {"purge": 9, "recreate": 6})
+_LOOKS: Final[Often] = {name: name in ("count", "look") for name, _ in ACTIONS}
 _UP_SECONDS: Final = 15
 _LIVE_SECONDS: Final = 40
 _DRAIN_SECONDS: Final = 90
@@ -129,12 +131,22 @@ class Run:
             client.leaves = leaves
             client.patience = random.choice(ANSWER_SECONDS)
             client.wanders = wanders
-            self.workers.append(Worker(work, self.model, client, often))
+            self.workers.append(Worker(work, self.model, client, often, self._pause_ms))
+        if work.random("watchers").randrange(2):
+            self.workers += [self._watcher(f"w{at}", f"127.0.3.{at}") for at in range(1, 4)]
         self.faults = Faults(self.cluster, self._loop("127.0.2.1"), self._client_hosts)
         if not has_steps:
             self.faults.leave_out("set_clock")
         for worker in self.workers:
             worker.are_retries_known = lambda: not self.faults.has_changed_members
+
+    def _watcher(self, name: str, host: str) -> Worker:
+        """Somebody who only looks, all the time and everywhere. Others hear little of a node that
+        does not know that it leads no more: they wait for what it cannot do.
+        """
+        client = Client(name, self._loop(host), self.work.random(host), self._hosts)
+        client.patience = client.random.choice((0.5, ANSWER_SECONDS[-1]))
+        return Worker(self.work, self.model, client, _LOOKS, pause_ms=150)
 
     def _hosts(self) -> list[str]:
         """Clients know the founders; of those who join they have not heard."""
@@ -163,6 +175,7 @@ class Run:
         self._work()
         self._recover()
         self._do("drain", self._drain, _DRAIN_SECONDS)
+        self._until(self._are_letters_through, 10, "letters never arrive")
         self._until(self._are_replicas_equal, 10, "the replicas differ")
         calls = sum(worker.calls for worker in self.workers)
         seconds = (self.work.now_ns - began_ns) / NS_PER_SECOND
@@ -217,7 +230,7 @@ class Run:
 
         for worker, loop in zip(self.workers, self._loops, strict=False):
             worker.on_done = finished
-            self._begin(loop, worker.run(until_ns, self._pause_ms))
+            self._begin(loop, worker.run(until_ns))
         if self._fault_ms:
             self._begin(self._loops[-1], self.faults.run(until_ns, self._fault_ms))
             self._until(lambda: self.faults.is_over, self._seconds + 10, "faults go on")
@@ -236,12 +249,15 @@ class Run:
 
     async def _create_queues(self, worker: Worker) -> None:
         random, names = self._random, list[str]()
+        # Names that begin like each other have their rows beside each other.
+        are_alike = self.work.random("names").randrange(2) > 0
         for at in range(random.randrange(1, 4)):
             kind = self._draw_kind()
-            name = f"q{at}.fifo" if kind.is_fifo else f"q{at}"
-            queue, dead_letters = self.model.add_queue(name, kind), ""
+            end = ("0" * at if are_alike else str(at)) + (".fifo" if kind.is_fifo else "")
+            name, dead_letters = f"q{end}", ""
+            queue = self.model.add_queue(name, kind)
             if kind.receives_max:
-                dead_letters = f"d{at}.fifo" if kind.is_fifo else f"d{at}"
+                dead_letters = f"d{end}"
                 other = Kind(kind.is_fifo, visibility_seconds=3, source=name)
                 await worker.create(self.model.add_queue(dead_letters, other), "")
                 names.append(dead_letters)
@@ -288,6 +304,12 @@ class Run:
 
     def _dead_letters_of(self, queue: QueueModel) -> str:
         return next((one.name for one in queue.family if one.kind.source == queue.name), "")
+
+    def _are_letters_through(self) -> bool:
+        """Nothing is left of messages that have changed queues."""
+        nodes = [one for one in self.cluster.nodes.values() if one.is_up and not one.is_lost]
+        engines = [engine for one in nodes for engine in one.machine.engines]
+        return not any(key.startswith(OUTBOX_PREFIX) for one in engines for key in one.rows())
 
     def _are_replicas_equal(self) -> bool:
         for group in range(self.cluster.groups):
