@@ -11,6 +11,7 @@ from fastnode.clock import NS_PER_MS
 from fastnode.errors import OperationError
 from tests.sim.clockwork import Clockwork, SimLoop
 from tests.sim.cluster import SimCluster, SimNode
+from tests.sim.machine import SimMachine
 
 # The wall clock of a node is set by no more than this, so that the model knows how far off it is.
 STEP_MS_MAX: Final = 300
@@ -216,8 +217,14 @@ class Faults:
 
     # --- disks and clocks -----------------------------------------------------------------------
 
+    def slow_disks(self) -> None:
+        for one in self._cluster.nodes.values():
+            self._slow_disk(one.machine)
+
     def slow_disk(self) -> None:
-        machine = self._any().machine
+        self._slow_disk(self._any().machine)
+
+    def _slow_disk(self, machine: SimMachine) -> None:
         machine.sync_ms = (1.0, float(self._random.choice((50, 300, 1_500))))
         self._later(partial(setattr, machine, "sync_ms", (0.1, 2.0)), 500, 6_000)
 
@@ -340,5 +347,18 @@ _LEADS: Final = {
     "slow_disk": 2,
     "set_clock": 8,
 }
+# Everything takes its time, so that calls, their repetitions and bad news cross each other.
+_SLOWNESS: Final = {
+    "slow_network": 10,
+    "slow_disk": 8,
+    "slow_disks": 6,
+    "packets": 4,
+    "pause": 3,
+    "block": 3,
+    "stall": 2,
+    "reset": 2,
+    "transfer": 1,
+    "set_clock": 1,
+}
 # With how much longer there is between two of them: whoever takes a lead has to get something done.
-_MIXES: Final = ((_WEIGHTS, 1.0), (_LEADS, 2.5))
+_MIXES: Final = ((_WEIGHTS, 1.0), (_LEADS, 2.5), (_SLOWNESS, 1.5))

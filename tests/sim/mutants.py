@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from fastnode import clock, native
+from fastnode import clock, native, node
 from fastnode.errors import NotLed, OperationError, Unsettled
 from fastnode.native import APPLIED, DROP
 from fastnode.queue import (
@@ -22,6 +22,7 @@ from fastnode.queue import (
     outbox,
     queues,
     receive,
+    receive_again,
     receive_one,
     repeats,
     timers,
@@ -213,19 +214,18 @@ def stale_lease() -> Sequence[Swap]:
     return [(group.Group, "is_readable", property(lambda self: self._leads))]
 
 
-@mutant("time goes back when the lead changes")
+@mutant("a leader believes its own clock, whatever was stamped before")
 def clock_goes_back() -> Sequence[Swap]:
     def lead(self: clock.GroupClock, applied_ts: int) -> None:
-        target_ns = self._target_ns(0) - 700_000_000
-        self._anchor_boot_ns = self.boottime_ns()
-        self._anchor_ns = target_ns
-        self._error_ns = 0
-        self._same_until_boot_ns = self._anchor_boot_ns
         self._last = 0
+        self._anchor_boot_ns = self._same_until_boot_ns = self.boottime_ns()
+        self._anchor_ns = self._target_ns(0)
+        self._error_ns = 0
 
     return [
         (clock.GroupClock, "lead", lead),
         (clock.GroupClock, "observe", lambda self, applied_ts: None),
+        (node.Node, "_now_ns", lambda self, reached_ns=0: self.clock.wall_ns()),
     ]
 
 
@@ -278,7 +278,7 @@ def always_give_back() -> Sequence[Swap]:
 
 @mutant("an attempt that was left takes from a later one what that has")
 def give_back_of_others() -> Sequence[Swap]:
-    return [(receive, "keep", lambda queue, at: None)]
+    return [(owner, "keep", lambda queue, at: None) for owner in (receive, receive_again)]
 
 
 @mutant("all receipt handles of a message are the same")
