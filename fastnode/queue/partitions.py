@@ -195,8 +195,8 @@ class PartitionedQueue(LiveQueue):
         return self.has_available()
 
     def next_at(self) -> int | None:
-        """By the clock of the home group, which alarms are set by. Where a partition's is behind it,
-        the partition's own time would ring and ring.
+        """By the clock of the home group, which alarms are set by: a partition's may be behind, and
+        its own time would ring and ring.
         """
         now, times = self.group.now(), [(one.next_at(), one.group.now()) for one in self.shards]
         return min((now + at - its_now for at, its_now in times if at is not None), default=None)

@@ -61,6 +61,8 @@ class Message:
         self.sends: list[Span] = []
         self.message_id = ""
         self.sequence = 0
+        # When it was sent, as its queue has it.
+        self.stamped_ms = 0
         self.deliveries: list[Delivery] = []
         self.deletes: list[tuple[QueueModel, Span]] = []
         # How often it had been received, by the last answer.

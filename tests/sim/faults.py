@@ -13,7 +13,7 @@ from tests.sim.clockwork import Clockwork, SimLoop
 from tests.sim.cluster import SimCluster, SimNode
 from tests.sim.machine import SimMachine
 
-# The wall clock of a node is set by no more than this, so that the model knows how far off it is.
+# Where clocks are set, it is by no more than this, so that the model knows how far off they are.
 STEP_MS_MAX: Final = 300
 
 
@@ -272,7 +272,14 @@ class Faults:
     # --- what operators do ----------------------------------------------------------------------
 
     def transfer(self) -> bool | None:
-        one, target = self._any(), self._any()
+        return self._transfer(self._any(), self._any())
+
+    def transfer_lead(self) -> bool | None:
+        """Of somebody who has one."""
+        one = self._any_leader()
+        return False if one is None else self._transfer(one, self._any())
+
+    def _transfer(self, one: SimNode, target: SimNode) -> bool | None:
         if one.node is None or one.process is None or not one.is_ready or target is one:
             return False
         group = self._random.choice(one.node.groups)
@@ -339,7 +346,7 @@ _LEADS: Final = {
     "kill_leader": 8,
     "isolate_leader": 10,
     "pause_leader": 5,
-    "transfer": 6,
+    "transfer_lead": 16,
     "kill": 2,
     "block": 2,
     "packets": 3,

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from fastnode import clock, native, node
+from fastnode import native, node
 from fastnode.errors import NotLed, OperationError, Unsettled
 from fastnode.native import APPLIED, DROP
 from fastnode.queue import (
@@ -214,19 +214,9 @@ def stale_lease() -> Sequence[Swap]:
     return [(group.Group, "is_readable", property(lambda self: self._leads))]
 
 
-@mutant("a leader believes its own clock, whatever was stamped before")
-def clock_goes_back() -> Sequence[Swap]:
-    def lead(self: clock.GroupClock, applied_ts: int) -> None:
-        self._last = 0
-        self._anchor_boot_ns = self._same_until_boot_ns = self.boottime_ns()
-        self._anchor_ns = self._target_ns(0)
-        self._error_ns = 0
-
-    return [
-        (clock.GroupClock, "lead", lead),
-        (clock.GroupClock, "observe", lambda self, applied_ts: None),
-        (node.Node, "_now_ns", lambda self, reached_ns=0: self.clock.wall_ns()),
-    ]
+@mutant("a leader believes its own clock, not the one in the middle")
+def own_clock() -> Sequence[Swap]:
+    return [(node.Node, "_now_ns", lambda self, reached_ns=0: self.clock.wall_ns())]
 
 
 @mutant("counters only grow")

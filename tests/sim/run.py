@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from typing import Any, Final, NamedTuple
 
 from fastnode import config
@@ -115,8 +116,10 @@ class Run:
         self.network = Network(work)
         self.cluster = SimCluster(work, self.network, path, nodes, random.choice((1, 2, 3)))
         has_steps = random.randrange(3) == 0
-        slack_ms = 60 + (4 * STEP_MS_MAX if has_steps else 0)
-        self.model = Model(slack_ms * NS_PER_MS)
+        if not has_steps and nodes > 1:
+            self._set_one_clock(work.random("wrong clock"))
+        step_ms_max = STEP_MS_MAX if has_steps else 0
+        self.model = Model((60 + 4 * step_ms_max) * NS_PER_MS)
         self._seconds = random.randrange(4, 20)
         self._pause_ms = random.choice((30, 80, 200))
         self._fault_ms = random.choice((0, 500, 1_500, 4_000))
@@ -139,6 +142,13 @@ class Run:
             self.faults.leave_out("set_clock")
         for worker in self.workers:
             worker.are_retries_known = lambda: not self.faults.has_changed_members
+
+    def _set_one_clock(self, random: Random) -> None:
+        """In some runs one is wrong, by anything up to an hour: nobody may notice."""
+        one = random.choice(list(self.cluster.nodes.values()))
+        wrong_ms = random.choice((300, 5_000, 3_600_000))
+        if random.randrange(2):
+            one.machine.clock.set_off(random.randrange(-wrong_ms, wrong_ms) * NS_PER_MS)
 
     def _watcher(self, name: str, host: str) -> Worker:
         """Somebody who only looks, all the time and everywhere. Others hear little of a node that
