@@ -59,8 +59,9 @@ class TrueClock:
 class Clockwork:
     """All that will happen, and a fingerprint of all that has."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, is_plain: bool = False) -> None:
         self.seed = seed
+        self._is_plain = is_plain
         self.now_ns = NS_PER_SECOND
         self.events = 0
         # Since when so many, for at most a millisecond.
@@ -77,6 +78,13 @@ class Clockwork:
     def random(self, purpose: str) -> Random:
         """Chance of its own for each purpose, so that one more choice here moves nothing there."""
         return Random(f"{self.seed} {purpose}")
+
+    def varies(self, purpose: str) -> Random | None:
+        """In every other run, and not in a plain one: chance for what came to the simulator later.
+        Seeds that found something before are plain, and do what they did.
+        """
+        random = self.random(purpose)
+        return None if self._is_plain or not random.randrange(2) else random
 
     def note(self, what: str) -> None:
         """Something happened that belongs to the run's fingerprint."""
@@ -261,13 +269,13 @@ class SimLoop(asyncio.BaseEventLoop):
         may see a client's request before it hears that others lead now. Timers that have run out
         meanwhile come in between, or after all that can be read, as asyncio has it.
         """
-        random = self.work.random(f"resume {self.host} {self.work.now_ns}")
+        purpose = f"resume {self.host} {self.work.now_ns}"
         places = [at for at, handle in enumerate(held) if self._network.is_arrival(handle)]
         arrivals = [held[at] for at in places]
-        random.shuffle(arrivals)
+        self.work.random(purpose).shuffle(arrivals)
         for at, handle in zip(places, arrivals, strict=True):
             held[at] = handle
-        if random.randrange(2):
+        if self.work.varies(purpose):
             held.sort(key=lambda handle: isinstance(handle, asyncio.TimerHandle))
         return held
 

@@ -8,6 +8,7 @@ have to say so, and all replicas have to hold the same rows.
 import asyncio
 import gc
 import logging
+import signal
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -23,7 +24,7 @@ from tests.model.queues import Kind, Model, QueueModel
 from tests.model.spans import Violation
 from tests.sim.allowed import no_partitions
 from tests.sim.client import ANSWER_SECONDS, Client
-from tests.sim.clockwork import NS_PER_SECOND, Clockwork, SimLoop, TrueClock, running
+from tests.sim.clockwork import NS_PER_SECOND, Bug, Clockwork, SimLoop, TrueClock, running
 from tests.sim.cluster import SimCluster
 from tests.sim.faults import STEP_MS_MAX, Faults
 from tests.sim.network import Network
@@ -40,6 +41,8 @@ _LOOKS: Final[Often] = {name: name in ("count", "look") for name, _ in ACTIONS}
 _UP_SECONDS: Final = 15
 _LIVE_SECONDS: Final = 40
 _DRAIN_SECONDS: Final = 90
+# Of CPU, where a good run takes less than one: a loop that never comes back to the simulator.
+_CPU_SECONDS_MAX: Final = 60
 
 
 Script = Callable[[Worker], Awaitable[None]]
@@ -78,10 +81,34 @@ def _surroundings() -> Iterator[Path]:
         gc.enable()
 
 
-def simulate(seed: int, story: Callable[[str], None] | None = None) -> Report:
+@contextmanager
+def bounded(seconds: float) -> Iterator[None]:
+    """Whatever goes on for so long is ended, and is a bug."""
+    bug = Bug(f"it does not end, {seconds:g} s of CPU are over")
+
+    class Ended(KeyboardInterrupt):
+        """Passes through whatever catches errors, as asyncio does."""
+
+    def end(_signal: int, _frame: object) -> None:
+        raise Ended
+
+    usual = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    except Ended:
+        raise bug from None
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, usual)
+
+
+def simulate(
+    seed: int, story: Callable[[str], None] | None = None, *, is_plain: bool = False
+) -> Report:
     """`Violation` or `Bug` say what is wrong."""
-    with _surroundings() as path:
-        run = Run(seed, path)
+    with _surroundings() as path, bounded(_CPU_SECONDS_MAX):
+        run = Run(seed, path, is_plain=is_plain)
         run.work.story = story
         try:
             return run.run()
@@ -109,15 +136,15 @@ def outcome_of(seed: int) -> Report | str:
 
 
 class Run:
-    def __init__(self, seed: int, path: Path) -> None:
-        work = self.work = Clockwork(seed)
+    def __init__(self, seed: int, path: Path, *, is_plain: bool) -> None:
+        work = self.work = Clockwork(seed, is_plain=is_plain)
         random = self._random = work.random("plan")
         nodes = random.choices((1, 3, 5), (3, 6, 1))[0]
         self.network = Network(work)
         self.cluster = SimCluster(work, self.network, path, nodes, random.choice((1, 2, 3)))
         has_steps = random.randrange(3) == 0
-        if not has_steps and nodes > 1:
-            self._set_one_clock(work.random("wrong clock"))
+        if not has_steps and nodes > 1 and (chance := work.varies("wrong clock")):
+            self._set_one_clock(chance)
         step_ms_max = STEP_MS_MAX if has_steps else 0
         self.model = Model((60 + 4 * step_ms_max) * NS_PER_MS)
         self._seconds = random.randrange(4, 20)
@@ -135,7 +162,7 @@ class Run:
             client.patience = random.choice(ANSWER_SECONDS)
             client.wanders = wanders
             self.workers.append(Worker(work, self.model, client, often, self._pause_ms))
-        if work.random("watchers").randrange(2):
+        if work.varies("watchers"):
             self.workers += [self._watcher(f"w{at}", f"127.0.3.{at}") for at in range(1, 4)]
         self.faults = Faults(self.cluster, self._loop("127.0.2.1"), self._client_hosts)
         if not has_steps:
@@ -144,11 +171,10 @@ class Run:
             worker.are_retries_known = lambda: not self.faults.has_changed_members
 
     def _set_one_clock(self, random: Random) -> None:
-        """In some runs one is wrong, by anything up to an hour: nobody may notice."""
+        """One is wrong by anything up to an hour, and nobody may notice."""
         one = random.choice(list(self.cluster.nodes.values()))
         wrong_ms = random.choice((300, 5_000, 3_600_000))
-        if random.randrange(2):
-            one.machine.clock.set_off(random.randrange(-wrong_ms, wrong_ms) * NS_PER_MS)
+        one.machine.clock.set_off(random.randrange(-wrong_ms, wrong_ms) * NS_PER_MS)
 
     def _watcher(self, name: str, host: str) -> Worker:
         """Somebody who only looks, all the time and everywhere. Others hear little of a node that
@@ -260,7 +286,7 @@ class Run:
     async def _create_queues(self, worker: Worker) -> None:
         random, names = self._random, list[str]()
         # Names that begin like each other have their rows beside each other.
-        are_alike = self.work.random("names").randrange(2) > 0
+        are_alike = self.work.varies("names") is not None
         for at in range(random.randrange(1, 4)):
             kind = self._draw_kind()
             end = ("0" * at if are_alike else str(at)) + (".fifo" if kind.is_fifo else "")

@@ -6,6 +6,7 @@
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from tests.sim.clockwork import NS_PER_SECOND, Bug, Clockwork, SimLoop, TrueClock
 from tests.sim.mutation import BEGIN, END, seeds_until_found, table, write_between
 from tests.sim.network import Network
-from tests.sim.run import simulate
+from tests.sim.run import bounded, simulate
 
 SEED = 36  # Three nodes; one joins and one is removed, so that snapshots are sent too.
 
@@ -57,10 +58,24 @@ def test_somebody_who_wakes_himself_all_the_time_ends_the_run(seconds: float | N
     loop.kill()
 
 
+def test_a_loop_that_never_comes_back_ends_the_run() -> None:
+    with pytest.raises(Bug, match="it does not end"), bounded(0.1):
+        while True:
+            with suppress(Exception):
+                sum(range(1_000))
+
+
 # What they found: a purge beside a receive, a lead lost while a node stops, a disk that fails at a
 # start, a joiner that knew nobody after its restart, a record of a member that was written twice.
+# They are plain: what came to the simulator later would change what they do.
 @pytest.mark.parametrize("seed", [207, 232, 300, 327, 367, 415])
 def test_a_seed_that_found_something_stays_good(seed: int) -> None:
+    assert simulate(seed, is_plain=True).operations > 0
+
+
+# A poll that spun while the clock of a partition was behind that of its queue.
+@pytest.mark.parametrize("seed", [])
+def test_a_varied_seed_that_found_something_stays_good(seed: int) -> None:
     assert simulate(seed).operations > 0
 
 
