@@ -61,7 +61,7 @@ class Clockwork:
 
     def __init__(self, seed: int, *, is_plain: bool = False) -> None:
         self.seed = seed
-        self._is_plain = is_plain
+        self.is_plain = is_plain
         self.now_ns = NS_PER_SECOND
         self.events = 0
         # Since when so many, for at most a millisecond.
@@ -84,7 +84,7 @@ class Clockwork:
         Seeds that found something before are plain, and do what they did.
         """
         random = self.random(purpose)
-        return None if self._is_plain or not random.randrange(2) else random
+        return None if self.is_plain or not random.randrange(2) else random
 
     def note(self, what: str) -> None:
         """Something happened that belongs to the run's fingerprint."""

@@ -3,9 +3,9 @@ time. Each fault begins, lasts, and ends; when the time for faults is over every
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fastnode.clock import NS_PER_MS
 from fastnode.errors import OperationError
@@ -38,10 +38,20 @@ class Packets:
             self._loop.after_ns(late_ns, self._send, peer, packet)
 
 
+class Mix(NamedTuple):
+    """How often what happens, in relation to each other; how much more time there is in between,
+    since whoever takes a lead has to get something done; and whether somebody has to look.
+    """
+
+    kinds: Mapping[str, float]
+    pace: float = 1.0
+    is_watched: bool = False
+
+
 class Faults:
     """A kind of fault is a method of its name; one that answers False could not be done."""
 
-    def __init__(self, cluster: SimCluster, loop: SimLoop, clients: list[str]) -> None:
+    def __init__(self, cluster: SimCluster, loop: SimLoop, clients: list[str], mix: Mix) -> None:
         self._cluster = cluster
         self._network = cluster.network
         self._loop = loop
@@ -55,10 +65,8 @@ class Faults:
         self._is_someone_lost = False
         self._packets: dict[SimLoop, Packets] = {}
         self._mends: list[Callable[[], None]] = []
-        # Each run has its own mix, so that what has to come together does so in some of them.
-        chance = cluster.work.varies("mix of faults")
-        kinds, self._pace = chance.choice(_MIXES[1:]) if chance else _MIXES[0]
-        self._kinds = dict(kinds)
+        self._kinds = dict(mix.kinds)
+        self._pace = mix.pace
         cluster.on_refusal = lambda one: self._later(partial(self._start, one), 50, 2_000)
 
     def leave_out(self, kind: str) -> None:
@@ -322,7 +330,6 @@ class Faults:
         self.is_changing = False
 
 
-# How often what happens, in relation to each other.
 _WEIGHTS: Final = {
     "kill": 10,
     "kill_all": 1,
@@ -368,5 +375,9 @@ _SLOWNESS: Final = {
     "transfer": 1,
     "set_clock": 1,
 }
-# With how much longer there is between two of them: whoever takes a lead has to get something done.
-_MIXES: Final = ((_WEIGHTS, 1.0), (_LEADS, 2.5), (_SLOWNESS, 1.5))
+# Each run has its own, so that what has to come together does so in some of them.
+_MIXES: Final = (Mix(_WEIGHTS), Mix(_LEADS, 2.5, is_watched=True), Mix(_SLOWNESS, 1.5))
+
+
+def draw_mix(work: Clockwork) -> Mix:
+    return _MIXES[0] if work.is_plain else work.random("mix").choice(_MIXES)

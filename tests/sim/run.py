@@ -26,7 +26,7 @@ from tests.sim.allowed import no_partitions
 from tests.sim.client import ANSWER_SECONDS, Client
 from tests.sim.clockwork import NS_PER_SECOND, Bug, Clockwork, SimLoop, TrueClock, running
 from tests.sim.cluster import SimCluster
-from tests.sim.faults import STEP_MS_MAX, Faults
+from tests.sim.faults import STEP_MS_MAX, Faults, draw_mix
 from tests.sim.network import Network
 from tests.sim.workload import ACTIONS, Often, Worker
 
@@ -162,9 +162,10 @@ class Run:
             client.patience = random.choice(ANSWER_SECONDS)
             client.wanders = wanders
             self.workers.append(Worker(work, self.model, client, often, self._pause_ms))
-        if work.varies("watchers"):
+        mix = draw_mix(work)
+        if mix.is_watched or work.varies("watchers"):
             self.workers += [self._watcher(f"w{at}", f"127.0.3.{at}") for at in range(1, 4)]
-        self.faults = Faults(self.cluster, self._loop("127.0.2.1"), self._client_hosts)
+        self.faults = Faults(self.cluster, self._loop("127.0.2.1"), self._client_hosts, mix)
         if not has_steps:
             self.faults.leave_out("set_clock")
         for worker in self.workers:

@@ -73,12 +73,6 @@ def test_a_seed_that_found_something_stays_good(seed: int) -> None:
     assert simulate(seed, is_plain=True).operations > 0
 
 
-# A poll that spun while the clock of a partition was behind that of its queue.
-@pytest.mark.parametrize("seed", [])
-def test_a_varied_seed_that_found_something_stays_good(seed: int) -> None:
-    assert simulate(seed).operations > 0
-
-
 @pytest.mark.parametrize(
     "name",
     ["skip_fsync", "skip_flush", "answer_before_commit", "skip_conflicts", "forget_requests"],
