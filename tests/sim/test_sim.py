@@ -78,7 +78,7 @@ def test_a_seed_that_found_something_stays_good(seed: int) -> None:
     ["skip_fsync", "skip_flush", "answer_before_commit", "skip_conflicts", "forget_requests"],
 )
 def test_a_deliberate_bug_is_found(name: str) -> None:
-    seeds, words = seeds_until_found(name, range(1, 9))
+    seeds, words = seeds_until_found(name, range(1, 13))
     assert seeds, words
 
 
