@@ -132,7 +132,10 @@ def outcome_of(seed: int) -> Report | str:
     try:
         return simulate(seed)
     except Exception as error:
-        return f"seed {seed}: {error!r}\n"
+        told = f"seed {seed}: {error!r}\n"
+    # What the error has held until now.
+    _sweep()
+    return told
 
 
 class Run:
