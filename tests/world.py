@@ -51,7 +51,8 @@ class FakeAlarm:
         self._world = world
 
     def set(self, at_ms: int, now_ms: int, ring: Callable[[], None]) -> None:
-        self._world.alarms[self] = at_ms, ring
+        # By whatever clock they are: so long from now.
+        self._world.alarms[self] = self._world.now_ms + at_ms - now_ms, ring
 
     def clear(self) -> None:
         self._world.alarms.pop(self, None)

@@ -195,5 +195,8 @@ class PartitionedQueue(LiveQueue):
         return self.has_available()
 
     def next_at(self) -> int | None:
-        times = [shard.next_at() for shard in self.shards]
-        return min((at for at in times if at is not None), default=None)
+        """By the clock of the home group, which alarms are set by: a partition's may be behind, and
+        its own time would ring and ring.
+        """
+        now, times = self.group.now(), [(one.next_at(), one.group.now()) for one in self.shards]
+        return min((now + at - its_now for at, its_now in times if at is not None), default=None)

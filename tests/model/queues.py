@@ -8,6 +8,7 @@ Times are those of the client, so the model knows of each effect only between wh
 lies (`spans.py`). `slack_ns` is how far the queue's clock may be off.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tests.model.spans import NEVER, Span, Violation
@@ -60,6 +61,8 @@ class Message:
         self.sends: list[Span] = []
         self.message_id = ""
         self.sequence = 0
+        # When it was sent, as its queue has it.
+        self.stamped_ms = 0
         self.deliveries: list[Delivery] = []
         self.deletes: list[tuple[QueueModel, Span]] = []
         # How often it had been received, by the last answer.
@@ -212,6 +215,16 @@ class Model:
     def begin_move(self, queue: str) -> None:
         for one in self.queues[queue].family:
             one.is_redriven = True
+
+    # --- names ----------------------------------------------------------------------------------
+
+    def check_names(self, prefix: str, urls: Sequence[str]) -> None:
+        """All queues with the prefix, and no others; one that was deleted may be there or not."""
+        shown = [url.rpartition("/")[2] for url in urls]
+        known = {name: queue for name, queue in self.queues.items() if name.startswith(prefix)}
+        missing = [name for name, queue in known.items() if name not in shown and not queue.wipes]
+        if missing or len(set(shown)) != len(shown) or not known.keys() >= set(shown):
+            raise Violation(f"queues that begin with {prefix} are {sorted(known)}, not {shown}")
 
     # --- counting -------------------------------------------------------------------------------
 

@@ -59,6 +59,7 @@ class Receives:
                 self._check_alive(home, message, span)
                 self._check_alone(home, message, span, hidden_ns)
                 self._check_count(home, message, span, answer, asked.attempts)
+                self._check_stamp(home, message, answer)
             if home.kind.is_fifo and not home.is_redriven:
                 self._check_order(home, message, seen, span)
             seen.append(message)
@@ -141,6 +142,18 @@ class Receives:
         most = attempts + len(before) + len(overlapping) + len(unknown)
         if count < 1 + len(before) or (self._model.is_calm and count > most):
             raise Violation(f"{message.token} was received {len(before)} times, not {count - 1}")
+
+    def _check_stamp(self, home: QueueModel, message: Message, answer: dict[str, Any]) -> None:
+        """Whatever clocks say, a queue's time does not go back; each partition has its own."""
+        if message.has_moved or home.is_redriven or home.kind.partitions > 1:
+            return
+        message.stamped_ms = int(answer["Attributes"]["SentTimestamp"])
+        for other in home.messages.values():
+            if not other.stamped_ms or other.stamped_ms == message.stamped_ms:
+                continue
+            early, late = sorted((message, other), key=lambda one: one.stamped_ms)
+            if late.sent_at < early.first_began:
+                raise Violation(f"{early.token} was sent after {late.token}, and is older")
 
     def _check_order(
         self, home: QueueModel, message: Message, seen: Sequence[Message], span: Span

@@ -23,16 +23,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="the first seed (1)")
     parser.add_argument("--seeds", type=int, default=1, help="how many from there on (1)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (all cores)")
+    parser.add_argument("--plain", action="store_true", help="as the kept seeds of test_sim.py run")
     parser.add_argument("--story", action="store_true", help="print everything that happens")
     options = parser.parse_args()
     if options.seeds == 1:
-        return run_one(options.seed, is_told=options.story)
+        return run_one(options.seed, is_told=options.story, is_plain=options.plain)
     return run_many(range(options.seed, options.seed + options.seeds), options.jobs)
 
 
-def run_one(seed: int, *, is_told: bool) -> int:
+def run_one(seed: int, *, is_told: bool, is_plain: bool) -> int:
     try:
-        report = simulate(seed, print if is_told else None)
+        report = simulate(seed, print if is_told else None, is_plain=is_plain)
     except Exception:
         traceback.print_exc()
         print(f"replay: python -m tests.sim --seed {seed} --story")

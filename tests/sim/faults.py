@@ -3,16 +3,17 @@ time. Each fault begins, lasts, and ends; when the time for faults is over every
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fastnode.clock import NS_PER_MS
 from fastnode.errors import OperationError
 from tests.sim.clockwork import Clockwork, SimLoop
 from tests.sim.cluster import SimCluster, SimNode
+from tests.sim.machine import SimMachine
 
-# The wall clock of a node is set by no more than this, so that the model knows how far off it is.
+# Where clocks are set, it is by no more than this, so that the model knows how far off they are.
 STEP_MS_MAX: Final = 300
 
 
@@ -37,10 +38,20 @@ class Packets:
             self._loop.after_ns(late_ns, self._send, peer, packet)
 
 
+class Mix(NamedTuple):
+    """How often what happens, in relation to each other; how much more time there is in between,
+    since whoever takes a lead has to get something done; and whether somebody has to look.
+    """
+
+    kinds: Mapping[str, float]
+    pace: float = 1.0
+    is_watched: bool = False
+
+
 class Faults:
     """A kind of fault is a method of its name; one that answers False could not be done."""
 
-    def __init__(self, cluster: SimCluster, loop: SimLoop, clients: list[str]) -> None:
+    def __init__(self, cluster: SimCluster, loop: SimLoop, clients: list[str], mix: Mix) -> None:
         self._cluster = cluster
         self._network = cluster.network
         self._loop = loop
@@ -54,16 +65,17 @@ class Faults:
         self._is_someone_lost = False
         self._packets: dict[SimLoop, Packets] = {}
         self._mends: list[Callable[[], None]] = []
-        self._kinds = dict(_WEIGHTS)
+        self._kinds = dict(mix.kinds)
+        self._pace = mix.pace
         cluster.on_refusal = lambda one: self._later(partial(self._start, one), 50, 2_000)
 
     def leave_out(self, kind: str) -> None:
-        del self._kinds[kind]
+        self._kinds.pop(kind, None)
 
     async def run(self, until_ns: int, pause_ms: float) -> None:
         work = self._cluster.work
         while work.now_ns < until_ns:
-            pause_ns = round(self._random.expovariate(1.0) * pause_ms * NS_PER_MS)
+            pause_ns = round(self._random.expovariate(1.0) * pause_ms * self._pace * NS_PER_MS)
             await asyncio.sleep(min(pause_ns, until_ns - work.now_ns) / 1e9)
             (name,) = self._random.choices(list(self._kinds), list(self._kinds.values()))
             fault: Callable[[], Any] = getattr(self, name)
@@ -118,14 +130,31 @@ class Faults:
 
     def pause_leader(self) -> bool | None:
         """So long that others lead when it goes on, and it does not know."""
-        nodes = [one for one in self._cluster.nodes.values() if one.node is not None]
-        leaders = [one for one in nodes if one.node and any(g.is_ready for g in one.node.groups)]
-        if not leaders:
+        one = self._any_leader()
+        if one is None:
             return False
-        one = self._random.choice(leaders)
         self._cluster.pause(one)
         self._later(partial(self._cluster.resume, one), 3_000, 7_000)
         return None
+
+    def kill_leader(self) -> bool | None:
+        """While others often do not hear what it has committed and answered."""
+        one = self._any_leader()
+        if one is None or not self._lose_packets(one, 2):
+            return False
+
+        def kill() -> None:
+            if not self.is_over:
+                self._cluster.kill(one)
+                self._later(partial(self._start, one), 50, 5_000)
+
+        self._loop.after_ns(self._random.randrange(10, 1_500) * NS_PER_MS, kill)
+        return None
+
+    def _any_leader(self) -> SimNode | None:
+        nodes = [one for one in self._cluster.nodes.values() if one.node is not None]
+        leaders = [one for one in nodes if one.node and any(g.is_ready for g in one.node.groups)]
+        return self._random.choice(leaders) if leaders else None
 
     def _start(self, one: SimNode) -> None:
         if not one.is_up and not one.is_lost:
@@ -144,6 +173,9 @@ class Faults:
             others = [self._random.choice(others)]
         pairs = [(one, other) for other in others]
         pairs += [(other, one) for other in others] if kind != 3 else []
+        self._block(pairs)
+
+    def _block(self, pairs: Sequence[tuple[str, str]], low_ms: int = 100) -> None:
         for start, end in pairs:
             self._network.block(start, end)
 
@@ -151,7 +183,17 @@ class Faults:
             for start, end in pairs:
                 self._network.unblock(start, end)
 
-        self._later(open_again, 100, 9_000)
+        self._later(open_again, low_ms, 9_000)
+
+    def isolate_leader(self) -> bool | None:
+        """Clients reach it, members do not: for a while it does not know that others lead."""
+        one = self._any_leader()
+        if one is None or len(self._cluster.nodes) == 1:
+            return False
+        others = [other.host for other in self._cluster.nodes.values() if other is not one]
+        pairs = [(one.host, other) for other in others]
+        self._block([*pairs, *((other, one.host) for other in others)], 2_000)
+        return None
 
     def reset(self) -> bool:
         return self._network.reset(self._random.getrandbits(30))
@@ -164,6 +206,11 @@ class Faults:
     def packets(self) -> bool | None:
         """Of one node, while its process lives."""
         one = self._any()
+        if not one.is_up or one.node is None:
+            return False
+        return self._lose_packets(one, self._random.choice((2, 4, 10)))
+
+    def _lose_packets(self, one: SimNode, each: int) -> bool:
         if one.node is None or one.process is None:
             return False
         packets = self._packets.get(one.process)
@@ -173,14 +220,20 @@ class Faults:
                 self._cluster.work, runtime.send, one.process
             )
             runtime.send = packets.send
-        packets.each = self._random.choice((2, 4, 10))
+        packets.each = each
         self._later(partial(setattr, packets, "each", 0), 500, 6_000)
-        return None
+        return True
 
     # --- disks and clocks -----------------------------------------------------------------------
 
+    def slow_disks(self) -> None:
+        for one in self._cluster.nodes.values():
+            self._slow_disk(one.machine)
+
     def slow_disk(self) -> None:
-        machine = self._any().machine
+        self._slow_disk(self._any().machine)
+
+    def _slow_disk(self, machine: SimMachine) -> None:
         machine.sync_ms = (1.0, float(self._random.choice((50, 300, 1_500))))
         self._later(partial(setattr, machine, "sync_ms", (0.1, 2.0)), 500, 6_000)
 
@@ -228,7 +281,14 @@ class Faults:
     # --- what operators do ----------------------------------------------------------------------
 
     def transfer(self) -> bool | None:
-        one, target = self._any(), self._any()
+        return self._transfer(self._any(), self._any())
+
+    def transfer_lead(self) -> bool | None:
+        """Of somebody who has one."""
+        one = self._any_leader()
+        return False if one is None else self._transfer(one, self._any())
+
+    def _transfer(self, one: SimNode, target: SimNode) -> bool | None:
         if one.node is None or one.process is None or not one.is_ready or target is one:
             return False
         group = self._random.choice(one.node.groups)
@@ -270,7 +330,6 @@ class Faults:
         self.is_changing = False
 
 
-# How often what happens, in relation to each other.
 _WEIGHTS: Final = {
     "kill": 10,
     "kill_all": 1,
@@ -290,3 +349,35 @@ _WEIGHTS: Final = {
     "transfer": 5,
     "change_members": 2,
 }
+# Leads that are lost in bad moments, and clocks that differ when they are.
+_LEADS: Final = {
+    "kill_leader": 8,
+    "isolate_leader": 10,
+    "pause_leader": 5,
+    "transfer_lead": 16,
+    "kill": 2,
+    "block": 2,
+    "packets": 3,
+    "slow_network": 2,
+    "slow_disk": 2,
+    "set_clock": 8,
+}
+# Everything takes its time, so that calls, their repetitions and bad news cross each other.
+_SLOWNESS: Final = {
+    "slow_network": 10,
+    "slow_disk": 8,
+    "slow_disks": 6,
+    "packets": 4,
+    "pause": 3,
+    "block": 3,
+    "stall": 2,
+    "reset": 2,
+    "transfer": 1,
+    "set_clock": 1,
+}
+# Each run has its own, so that what has to come together does so in some of them.
+_MIXES: Final = (Mix(_WEIGHTS), Mix(_LEADS, 2.5, is_watched=True), Mix(_SLOWNESS, 1.5))
+
+
+def draw_mix(work: Clockwork) -> Mix:
+    return _MIXES[0] if work.is_plain else work.random("mix").choice(_MIXES)

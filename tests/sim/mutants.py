@@ -11,8 +11,8 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from fastnode import clock, native
-from fastnode.errors import NotLed, OperationError, Unsettled
+from fastnode import native, node
+from fastnode.errors import NotLed, OperationError, PlanAgain, Unsettled
 from fastnode.native import APPLIED, DROP
 from fastnode.queue import (
     delete,
@@ -22,6 +22,7 @@ from fastnode.queue import (
     outbox,
     queues,
     receive,
+    receive_again,
     receive_one,
     repeats,
     timers,
@@ -184,17 +185,18 @@ def answer_other_ids() -> Sequence[Swap]:
     return [(repeats.Landed, "message_id", message_id)]
 
 
-@mutant("a leader plans before it has applied what others committed")
+@mutant("a leader plans before it has applied what others committed, as if it had")
 def skip_barrier() -> Sequence[Swap]:
     def stamp(self: group.Group, request: bytes) -> tuple[int, int]:
+        if self.has_seen(request):
+            raise PlanAgain("the call was here before")
+        if not self._leads:
+            raise NotLed("the group has no leader here")
         self._stamped = stamped = self._take_stamp()
         return stamped - 1, stamped
 
-    return [
-        (group.Group, "is_ready", property(lambda self: self._leads)),
-        (group.Group, "stamp", stamp),
-        *_decided_by(lambda one: one._replace(start_ts=one.commit_ts - 1)),
-    ]
+    is_ready = property(lambda self: self._leads)
+    return [(group.Group, "is_ready", is_ready), (group.Group, "stamp", stamp)]
 
 
 @mutant("leader memory is kept when the lead is lost")
@@ -213,20 +215,9 @@ def stale_lease() -> Sequence[Swap]:
     return [(group.Group, "is_readable", property(lambda self: self._leads))]
 
 
-@mutant("time goes back when the lead changes")
-def clock_goes_back() -> Sequence[Swap]:
-    def lead(self: clock.GroupClock, applied_ts: int) -> None:
-        target_ns = self._target_ns(0) - 700_000_000
-        self._anchor_boot_ns = self.boottime_ns()
-        self._anchor_ns = target_ns
-        self._error_ns = 0
-        self._same_until_boot_ns = self._anchor_boot_ns
-        self._last = 0
-
-    return [
-        (clock.GroupClock, "lead", lead),
-        (clock.GroupClock, "observe", lambda self, applied_ts: None),
-    ]
+@mutant("a leader believes its own clock, not the one in the middle")
+def own_clock() -> Sequence[Swap]:
+    return [(node.Node, "_now_ns", lambda self, reached_ns=0: self.clock.wall_ns())]
 
 
 @mutant("counters only grow")
@@ -278,7 +269,7 @@ def always_give_back() -> Sequence[Swap]:
 
 @mutant("an attempt that was left takes from a later one what that has")
 def give_back_of_others() -> Sequence[Swap]:
-    return [(receive, "keep", lambda queue, at: None)]
+    return [(owner, "keep", lambda queue, at: None) for owner in (receive, receive_again)]
 
 
 @mutant("all receipt handles of a message are the same")

@@ -65,7 +65,7 @@ def main() -> int:
         os.execve(sys.executable, command, {**os.environ, "PYTHONHASHSEED": "0"})
     parser = argparse.ArgumentParser(prog="python -m tests.sim.mutation", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the first seed (1)")
-    parser.add_argument("--seeds", type=int, default=100, help="how many at most (100)")
+    parser.add_argument("--seeds", type=int, default=60, help="how many at most (60)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (all cores)")
     parser.add_argument("--write", type=Path, help="the file that has a place for the table")
     parser.add_argument("only", nargs="*", help="names of mutants; all without any")

@@ -8,24 +8,27 @@ have to say so, and all replicas have to hold the same rows.
 import asyncio
 import gc
 import logging
+import signal
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from typing import Any, Final, NamedTuple
 
 from fastnode import config
 from fastnode.clock import NS_PER_MS
+from fastnode.store.keyspace import OUTBOX_PREFIX
 from tests.model.queues import Kind, Model, QueueModel
 from tests.model.spans import Violation
 from tests.sim.allowed import no_partitions
 from tests.sim.client import ANSWER_SECONDS, Client
-from tests.sim.clockwork import NS_PER_SECOND, Clockwork, SimLoop, TrueClock, running
+from tests.sim.clockwork import NS_PER_SECOND, Bug, Clockwork, SimLoop, TrueClock, running
 from tests.sim.cluster import SimCluster
-from tests.sim.faults import STEP_MS_MAX, Faults
+from tests.sim.faults import STEP_MS_MAX, Faults, draw_mix
 from tests.sim.network import Network
-from tests.sim.workload import Often, Worker
+from tests.sim.workload import ACTIONS, Often, Worker
 
 # So that a short run flushes, compacts its log and needs snapshots.
 SMALL_LIMITS: Final = {
@@ -34,9 +37,12 @@ SMALL_LIMITS: Final = {
     "LOG_ENTRIES_KEPT_MIN": 4,
 }
 _OFTEN: Final[tuple[Often, ...]] = ({}, {"count": 10}, {"count": 10}, {"purge": 9, "recreate": 6})
+_LOOKS: Final[Often] = {name: name in ("count", "look") for name, _ in ACTIONS}
 _UP_SECONDS: Final = 15
 _LIVE_SECONDS: Final = 40
 _DRAIN_SECONDS: Final = 90
+# Of CPU, where a good run takes less than one: a loop that never comes back to the simulator.
+_CPU_SECONDS_MAX: Final = 60
 
 
 Script = Callable[[Worker], Awaitable[None]]
@@ -75,10 +81,34 @@ def _surroundings() -> Iterator[Path]:
         gc.enable()
 
 
-def simulate(seed: int, story: Callable[[str], None] | None = None) -> Report:
+@contextmanager
+def bounded(seconds: float) -> Iterator[None]:
+    """Whatever goes on for so long is ended, and is a bug."""
+    bug = Bug(f"it does not end, {seconds:g} s of CPU are over")
+
+    class Ended(KeyboardInterrupt):
+        """Passes through whatever catches errors, as asyncio does."""
+
+    def end(_signal: int, _frame: object) -> None:
+        raise Ended
+
+    usual = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    except Ended:
+        raise bug from None
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, usual)
+
+
+def simulate(
+    seed: int, story: Callable[[str], None] | None = None, *, is_plain: bool = False
+) -> Report:
     """`Violation` or `Bug` say what is wrong."""
-    with _surroundings() as path:
-        run = Run(seed, path)
+    with _surroundings() as path, bounded(_CPU_SECONDS_MAX):
+        run = Run(seed, path, is_plain=is_plain)
         run.work.story = story
         try:
             return run.run()
@@ -102,19 +132,24 @@ def outcome_of(seed: int) -> Report | str:
     try:
         return simulate(seed)
     except Exception as error:
-        return f"seed {seed}: {error!r}\n"
+        told = f"seed {seed}: {error!r}\n"
+    # What the error has held until now.
+    _sweep()
+    return told
 
 
 class Run:
-    def __init__(self, seed: int, path: Path) -> None:
-        work = self.work = Clockwork(seed)
+    def __init__(self, seed: int, path: Path, *, is_plain: bool) -> None:
+        work = self.work = Clockwork(seed, is_plain=is_plain)
         random = self._random = work.random("plan")
         nodes = random.choices((1, 3, 5), (3, 6, 1))[0]
         self.network = Network(work)
         self.cluster = SimCluster(work, self.network, path, nodes, random.choice((1, 2, 3)))
         has_steps = random.randrange(3) == 0
-        slack_ms = 60 + (4 * STEP_MS_MAX if has_steps else 0)
-        self.model = Model(slack_ms * NS_PER_MS)
+        if not has_steps and nodes > 1 and (chance := work.varies("wrong clock")):
+            self._set_one_clock(chance)
+        step_ms_max = STEP_MS_MAX if has_steps else 0
+        self.model = Model((60 + 4 * step_ms_max) * NS_PER_MS)
         self._seconds = random.randrange(4, 20)
         self._pause_ms = random.choice((30, 80, 200))
         self._fault_ms = random.choice((0, 500, 1_500, 4_000))
@@ -129,12 +164,29 @@ class Run:
             client.leaves = leaves
             client.patience = random.choice(ANSWER_SECONDS)
             client.wanders = wanders
-            self.workers.append(Worker(work, self.model, client, often))
-        self.faults = Faults(self.cluster, self._loop("127.0.2.1"), self._client_hosts)
+            self.workers.append(Worker(work, self.model, client, often, self._pause_ms))
+        mix = draw_mix(work)
+        if mix.is_watched or work.varies("watchers"):
+            self.workers += [self._watcher(f"w{at}", f"127.0.3.{at}") for at in range(1, 4)]
+        self.faults = Faults(self.cluster, self._loop("127.0.2.1"), self._client_hosts, mix)
         if not has_steps:
             self.faults.leave_out("set_clock")
         for worker in self.workers:
             worker.are_retries_known = lambda: not self.faults.has_changed_members
+
+    def _set_one_clock(self, random: Random) -> None:
+        """One is wrong by anything up to an hour, and nobody may notice."""
+        one = random.choice(list(self.cluster.nodes.values()))
+        wrong_ms = random.choice((300, 5_000, 3_600_000))
+        one.machine.clock.set_off(random.randrange(-wrong_ms, wrong_ms) * NS_PER_MS)
+
+    def _watcher(self, name: str, host: str) -> Worker:
+        """Somebody who only looks, all the time and everywhere. Others hear little of a node that
+        does not know that it leads no more: they wait for what it cannot do.
+        """
+        client = Client(name, self._loop(host), self.work.random(host), self._hosts)
+        client.patience = client.random.choice((0.5, ANSWER_SECONDS[-1]))
+        return Worker(self.work, self.model, client, _LOOKS, pause_ms=150)
 
     def _hosts(self) -> list[str]:
         """Clients know the founders; of those who join they have not heard."""
@@ -163,6 +215,7 @@ class Run:
         self._work()
         self._recover()
         self._do("drain", self._drain, _DRAIN_SECONDS)
+        self._until(self._are_letters_through, 10, "letters never arrive")
         self._until(self._are_replicas_equal, 10, "the replicas differ")
         calls = sum(worker.calls for worker in self.workers)
         seconds = (self.work.now_ns - began_ns) / NS_PER_SECOND
@@ -217,7 +270,7 @@ class Run:
 
         for worker, loop in zip(self.workers, self._loops, strict=False):
             worker.on_done = finished
-            self._begin(loop, worker.run(until_ns, self._pause_ms))
+            self._begin(loop, worker.run(until_ns))
         if self._fault_ms:
             self._begin(self._loops[-1], self.faults.run(until_ns, self._fault_ms))
             self._until(lambda: self.faults.is_over, self._seconds + 10, "faults go on")
@@ -236,12 +289,15 @@ class Run:
 
     async def _create_queues(self, worker: Worker) -> None:
         random, names = self._random, list[str]()
+        # Names that begin like each other have their rows beside each other.
+        are_alike = self.work.varies("names") is not None
         for at in range(random.randrange(1, 4)):
             kind = self._draw_kind()
-            name = f"q{at}.fifo" if kind.is_fifo else f"q{at}"
-            queue, dead_letters = self.model.add_queue(name, kind), ""
+            end = ("0" * at if are_alike else str(at)) + (".fifo" if kind.is_fifo else "")
+            name, dead_letters = f"q{end}", ""
+            queue = self.model.add_queue(name, kind)
             if kind.receives_max:
-                dead_letters = f"d{at}.fifo" if kind.is_fifo else f"d{at}"
+                dead_letters = f"d{end}"
                 other = Kind(kind.is_fifo, visibility_seconds=3, source=name)
                 await worker.create(self.model.add_queue(dead_letters, other), "")
                 names.append(dead_letters)
@@ -288,6 +344,12 @@ class Run:
 
     def _dead_letters_of(self, queue: QueueModel) -> str:
         return next((one.name for one in queue.family if one.kind.source == queue.name), "")
+
+    def _are_letters_through(self) -> bool:
+        """Nothing is left of messages that have changed queues."""
+        nodes = [one for one in self.cluster.nodes.values() if one.is_up and not one.is_lost]
+        engines = [engine for one in nodes for engine in one.machine.engines]
+        return not any(key.startswith(OUTBOX_PREFIX) for one in engines for key in one.rows())
 
     def _are_replicas_equal(self) -> bool:
         for group in range(self.cluster.groups):

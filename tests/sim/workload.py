@@ -64,11 +64,14 @@ Often = Mapping[str, int]
 class Worker:
     """One client at work."""
 
-    def __init__(self, work: Clockwork, model: Model, client: Client, often: Often) -> None:
+    def __init__(
+        self, work: Clockwork, model: Model, client: Client, often: Often, pause_ms: float
+    ) -> None:
         self._work = work
         self.model = model
         self._receives = Receives(model)
         self._client = client
+        self._pause_ms = pause_ms
         self._random: Random = client.random
         self.queues: Sequence[str] = ()
         self._weights = [weight * often.get(name, 1) for name, weight in ACTIONS]
@@ -81,10 +84,10 @@ class Worker:
 
     # --- the loop -------------------------------------------------------------------------------
 
-    async def run(self, until_ns: int, pause_ms: float) -> None:
+    async def run(self, until_ns: int) -> None:
         names = [name for name, _ in ACTIONS]
         while self._work.now_ns < until_ns:
-            await asyncio.sleep(self._random.expovariate(1.0) * pause_ms / 1000)
+            await asyncio.sleep(self._random.expovariate(1.0) * self._pause_ms / 1000)
             (name,) = self._random.choices(names, self._weights)
             action: Callable[[QueueModel], Awaitable[None]] = getattr(self, name)
             await action(self.model.queues[self._random.choice(self.queues)])
@@ -324,8 +327,8 @@ class Worker:
         url, kind = url_of(queue.name), self._random.randrange(4)
         if kind == 0:
             answer = await self.call("ListQueues", (), QueueNamePrefix=queue.name)
-            if not answer.code and not queue.wipes and len(answer.body.get("QueueUrls", ())) != 1:
-                raise Violation(f"ListQueues does not show {queue.name}: {answer.body}")
+            if not answer.code:
+                self.model.check_names(queue.name, answer.body.get("QueueUrls", ()))
         elif kind == 1:
             await self.call("GetQueueUrl", About(queue), QueueName=queue.name)
         elif kind == 2:

@@ -201,3 +201,20 @@ def test_a_batch_that_one_log_refuses_leaves_the_other_partition_whole(world: Fi
     assert len(answer.successful) == 6
     assert world.counts(URL) == (6, 0, 0)
     assert sorted(drain(world)) == [f"b{at}" for at in range(6)]
+
+
+@pytest.mark.parametrize("ahead_ms", [500, 0, -500])
+def test_a_poll_wakes_in_time_whatever_the_clocks_of_the_groups_say(
+    world: FifoWorld, shard: LiveQueue, ahead_ms: int
+) -> None:
+    group, queue = group_in(world, shard), front(world)
+    world.put(group, "a")
+    world.advance(1_000)
+    # As if it had a leader whose clock was set before.
+    queue.group._clock._anchor_ns += ahead_ms * 1_000_000
+    assert [one.body for one in world.get(timeout=2)] == ["a"]
+    poll = world.begin("ReceiveMessage", api.ReceiveMessageRequest(URL, wait_time_seconds=20))
+    assert [at for at, _ in world.alarms.values()] == [world.now_ms + 2_001]
+    # A clock that is being slowed down needs a little more.
+    world.advance(2_005)
+    assert [one.body for one in poll.result.messages] == ["a"]
