@@ -5,7 +5,6 @@ it; on a FIFO queue only one that is still good.
 from collections.abc import Mapping, Sequence
 
 from fastnode import native
-from fastnode.errors import NotLed
 from fastnode.native import MessageState
 from fastnode.queue import batch, validate
 from fastnode.queue.api import (
@@ -126,7 +125,7 @@ async def delete_in(
         # Whoever waited must not work on a queue that is gone.
         service.require(queue)
     if not positions:
-        await _still_led(service, queue)
+        await service.still_led(queue.group)
         return {}
     times = queue.times_of(positions)
     if times is not None:
@@ -141,7 +140,7 @@ async def delete_in(
         if state is not None
     }
     if not found:
-        await _still_led(service, queue)
+        await service.still_led(queue.group)
         return {}
     txn = queue.group.begin(request, call.retention)
     errors: dict[str, SqsError] = {}
@@ -156,16 +155,6 @@ async def delete_in(
         delayed = sum([not state.nonce for state in found.values()])
         await _remove(queue, txn, times, delayed)
     return errors
-
-
-async def _still_led(service: Service, queue: LiveQueue) -> None:
-    """Who finds nothing to delete writes nothing, so no log says that this node led: a leader that
-    stood still does not know what others have handed out since.
-    """
-    group, term = queue.group, queue.group.term
-    await service.readable(group)
-    if not group.is_ready or group.term != term:
-        raise NotLed("the group has another leader")
 
 
 def _is_over(

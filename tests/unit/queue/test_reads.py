@@ -4,6 +4,7 @@ import pytest
 
 from fastnode.errors import PlanAgain, Unavailable
 from fastnode.queue import api
+from tests.unit.queue.fifo_world import URL, FifoWorld
 from tests.world import ACCOUNT, REGION, World
 
 ARN = f"arn:aws:sqs:{REGION}:{ACCOUNT}:q"
@@ -62,6 +63,25 @@ def test_a_delete_that_finds_nothing_is_not_answered_by_who_lost_the_lead() -> N
     pending = world.begin("DeleteMessage", request)
     world.group.change_role("follower", 2)
     assert pending.is_done and isinstance(pending.error, Unavailable)
+
+
+@pytest.mark.parametrize("is_confirmed", [True, False])
+def test_a_duplicate_is_answered_when_the_lead_is_certain(is_confirmed: bool) -> None:
+    """Others may have purged the queue, and then it is none."""
+    world = FifoWorld()
+    first = world.put_one("g", "a", "same")
+    world.group.is_sole_voter = False
+    request = api.SendMessageRequest(
+        URL, "a", message_group_id="g", message_deduplication_id="same"
+    )
+    pending = world.begin("SendMessage", request)
+    assert not pending.is_done
+    if is_confirmed:
+        confirm(world)
+        assert pending.result.message_id == first.message_id
+    else:
+        world.group.change_role("follower", 2)
+        assert isinstance(pending.error, Unavailable)
 
 
 def test_messages_of_a_queue_that_was_deleted_meanwhile_are_not_counted() -> None:
