@@ -125,6 +125,7 @@ async def delete_in(
         # Whoever waited must not work on a queue that is gone.
         service.require(queue)
     if not positions:
+        await service.still_led(queue.group)
         return {}
     times = queue.times_of(positions)
     if times is not None:
@@ -139,6 +140,7 @@ async def delete_in(
         if state is not None
     }
     if not found:
+        await service.still_led(queue.group)
         return {}
     txn = queue.group.begin(request, call.retention)
     errors: dict[str, SqsError] = {}

@@ -97,6 +97,8 @@ async def store_in(
             draft.dedup_key: _answer(queue, stamps[1] << 16 | draft.entry, record)
             for draft, record in zip(new, records, strict=True)
         }
+    else:
+        await service.still_led(queue.group)
     return [
         sent[key] if key in sent else _original(queue, originals[key], valid)
         for key, (_, valid) in zip(keys, messages, strict=True)

@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Sequence
 
 from fastnode import config
-from fastnode.errors import NotLed, Unavailable
+from fastnode.errors import NotLed, PlanAgain, Unavailable
 from fastnode.flow import gather
 from fastnode.queue import parts
 from fastnode.queue.choice import Counts
@@ -148,5 +148,8 @@ async def counts_here(service: Service, queue: LiveQueue) -> dict[int, Counts]:
     """Of every partition that is led here and stays so meanwhile."""
     led = queue.shards
     await service.readable(*(shard.group for shard in led))
+    # What its memory tells of a queue that was made anew, or that somebody else leads, is not true.
+    if service.find(queue.account, queue.region, queue.name) is not queue:
+        raise PlanAgain("the queue was made anew or has another leader")
     still = [shard for shard in queue.shards if shard in led]
     return {shard.partition: shard.counts(shard.group.now()) for shard in still}

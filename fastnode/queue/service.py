@@ -224,6 +224,15 @@ class Service:
             if not group.is_readable:
                 await self._readable(group)
 
+    async def still_led(self, group: Group) -> None:
+        """For a call that found just now that it has nothing to write: no log says that this node
+        led. A leader that stood still does not know what others have done since.
+        """
+        term = group.term
+        await self.readable(group)
+        if not group.is_ready or group.term != term:
+            raise NotLed("the group has another leader")
+
     async def _readable(self, group: Group) -> None:
         for _ in range(config.PLANS_MAX):
             try:

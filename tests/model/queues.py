@@ -96,7 +96,13 @@ class Message:
         if any(delete.is_surely_before(at) for _, delete in self.deletes):
             return True
         wipes = [wipe for wipe in self.home.wipes if wipe.is_surely_before(at)]
-        return any(self.sent_at < wipe.began for wipe in wipes)
+        return any(self.is_surely_older(wipe) for wipe in wipes)
+
+    def is_surely_older(self, wipe: Span) -> bool:
+        """It was there before, and no other send of its deduplication id stores it anew after."""
+        sends = [send for send in self.sends if not send.is_void]
+        is_settled = len(sends) == 1 or all(send.ended < wipe.began for send in sends)
+        return self.sent_at < wipe.began and is_settled
 
     def is_surely_there(self, since: int, until: int) -> bool:
         return self.sent_at < since and not self.may_be_deleted_by(until)

@@ -101,7 +101,7 @@ class Receives:
             if queue is home and delete.is_surely_before(span.began) and not home.is_redriven:
                 raise Violation(f"{message.token} was deleted, and is delivered again")
         for wipe in home.wipes:
-            was_there = message.sent_at < wipe.began and not message.has_moved
+            was_there = message.is_surely_older(wipe) and not message.has_moved
             if was_there and wipe.is_surely_before(span.began) and message.home is home:
                 raise Violation(f"{message.token} was purged, and is delivered again")
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from fastnode.errors import Unavailable
+from fastnode.errors import PlanAgain, Unavailable
 from fastnode.queue import api
+from tests.unit.queue.fifo_world import URL, FifoWorld
 from tests.world import ACCOUNT, REGION, World
 
 ARN = f"arn:aws:sqs:{REGION}:{ACCOUNT}:q"
@@ -26,3 +27,71 @@ def test_a_node_that_lost_the_lead_does_not_answer(action: str, request_: object
         group.change_role("follower", 2)
     pending = world.begin(action, request_)
     assert pending.is_done and isinstance(pending.error, Unavailable)
+
+
+def confirm(world: World) -> None:
+    """A round of the group is answered by more than half of its voters."""
+    reads, index = world.group.reads, world.group.applied_index
+    context = reads.take_round(world.clock.boottime_ns())
+    assert context is not None, "somebody waits for it"
+    reads.confirm(context, index)
+    reads.release(index)
+
+
+def gone_handle(world: World) -> str:
+    """Of a message that was deleted."""
+    world.send(world.create("q"), "a")
+    (message,) = world.receive("q")
+    world.delete("q", message.receipt_handle)
+    return message.receipt_handle
+
+
+def test_a_delete_that_finds_nothing_is_answered_when_the_lead_is_certain() -> None:
+    world = World()
+    request = api.DeleteMessageRequest("q", gone_handle(world))
+    world.group.is_sole_voter = False
+    pending = world.begin("DeleteMessage", request)
+    assert not pending.is_done, "others may lead, and have handed it out"
+    confirm(world)
+    assert pending.is_done and pending.error is None
+
+
+def test_a_delete_that_finds_nothing_is_not_answered_by_who_lost_the_lead() -> None:
+    world = World()
+    request = api.DeleteMessageRequest("q", gone_handle(world))
+    world.group.is_sole_voter = False
+    pending = world.begin("DeleteMessage", request)
+    world.group.change_role("follower", 2)
+    assert pending.is_done and isinstance(pending.error, Unavailable)
+
+
+@pytest.mark.parametrize("is_confirmed", [True, False])
+def test_a_duplicate_is_answered_when_the_lead_is_certain(is_confirmed: bool) -> None:
+    """Others may have purged the queue, and then it is none."""
+    world = FifoWorld()
+    first = world.put_one("g", "a", "same")
+    world.group.is_sole_voter = False
+    request = api.SendMessageRequest(
+        URL, "a", message_group_id="g", message_deduplication_id="same"
+    )
+    pending = world.begin("SendMessage", request)
+    assert not pending.is_done
+    if is_confirmed:
+        confirm(world)
+        assert pending.result.message_id == first.message_id
+    else:
+        world.group.change_role("follower", 2)
+        assert isinstance(pending.error, Unavailable)
+
+
+def test_messages_of_a_queue_that_was_deleted_meanwhile_are_not_counted() -> None:
+    world = World()
+    world.send(world.create("q"), "a")
+    world.receive("q")
+    world.group.is_sole_voter = False
+    pending = world.begin("GetQueueAttributes", api.GetQueueAttributesRequest("q", ["All"]))
+    world.group.is_sole_voter = True
+    world.call("DeleteQueue", api.DeleteQueueRequest("q"))
+    assert not pending.is_done
+    confirm(world)
+    assert pending.is_done and isinstance(pending.error, PlanAgain)

@@ -1,0 +1,31 @@
+"""What a receive took is given back when nobody reads its answer, unless a later attempt has it."""
+
+import pytest
+
+from fastnode.flow import start
+from fastnode.queue import api, validate
+from fastnode.queue.receive_again import give_back_taken, landed_here
+from tests.world import ACCOUNT, REGION, Pending, World
+
+
+@pytest.mark.parametrize("is_repeated", [True, False])
+def test_what_a_later_attempt_has_is_not_given_back(is_repeated: bool) -> None:
+    world = World()
+    world.send(world.create("q"), "a")
+    request = api.ReceiveMessageRequest("q", visibility_timeout=30)
+    first = world.begin("ReceiveMessage", request)
+    world.commit()
+    queue, identity = world.service.find(ACCOUNT, REGION, "q"), first.call.request
+    assert queue is not None and len(first.result.messages) == 1
+    if is_repeated:
+        again = Pending(first.call)
+        valid = validate.receive_message(request, queue.settings)
+        start(landed_here(world.service, queue, identity, valid), again.finish)
+        assert [one.receipt_handle for one in again.result] == [
+            one.receipt_handle for one in first.result.messages
+        ]
+    left = Pending(first.call)
+    start(give_back_taken(world.service, queue, identity, request, queue.group.term), left.finish)
+    world.commit()
+    assert left.is_done and left.error is None
+    assert len(world.receive("q")) == (0 if is_repeated else 1)
