@@ -40,6 +40,8 @@ async def list_queue_tags(
 ) -> ListQueueTagsResponse:
     queue = await service.queue(call, request.queue_url)
     await service.readable(queue.group)
+    # It may be gone, or another one of its name, by now.
+    queue = await service.queue(call, request.queue_url)
     return ListQueueTagsResponse(queue.record.tags)
 
 

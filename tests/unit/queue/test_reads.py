@@ -95,3 +95,16 @@ def test_messages_of_a_queue_that_was_deleted_meanwhile_are_not_counted() -> Non
     assert not pending.is_done
     confirm(world)
     assert pending.is_done and isinstance(pending.error, PlanAgain)
+
+
+def test_tags_are_those_of_the_queue_that_there_is_after_the_wait() -> None:
+    world = World()
+    world.call("CreateQueue", api.CreateQueueRequest("q", tags={"of": "the first"}))
+    world.group.is_sole_voter = False
+    pending = world.begin("ListQueueTags", api.ListQueueTagsRequest("q"))
+    world.group.is_sole_voter = True
+    world.call("DeleteQueue", api.DeleteQueueRequest("q"))
+    world.call("CreateQueue", api.CreateQueueRequest("q", tags={"of": "the second"}))
+    assert not pending.is_done
+    confirm(world)
+    assert pending.result.tags == {"of": "the second"}
