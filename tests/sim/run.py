@@ -171,6 +171,7 @@ class Run:
         self.faults = Faults(self.cluster, self._loop("127.0.2.1"), self._client_hosts, mix)
         if not has_steps:
             self.faults.leave_out("set_clock")
+        self.model.may_forget_retries = lambda: self.faults.has_changed_members
         for worker in self.workers:
             worker.are_retries_known = lambda: not self.faults.has_changed_members
 
