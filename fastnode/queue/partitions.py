@@ -46,6 +46,11 @@ class Partition(FifoQueue):
     def _set_alarm(self, _now: int) -> None:
         self._front.set_alarm()
 
+    def _ring(self) -> None:
+        """Who waits does so by the time of the queue's own group, and this one's may be ahead."""
+        self._catch_up(self.group.now())
+        self._front.ring()
+
 
 class PartitionedQueue(LiveQueue):
     """The queue as a whole, and those of its partitions that this node leads."""
@@ -187,6 +192,9 @@ class PartitionedQueue(LiveQueue):
 
     def set_alarm(self) -> None:
         self._set_alarm(self.group.now())
+
+    def ring(self) -> None:
+        self._ring()
 
     def _catch_up(self, _now: int) -> None:
         """Each partition does when it is asked."""

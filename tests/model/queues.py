@@ -8,7 +8,7 @@ Times are those of the client, so the model knows of each effect only between wh
 lies (`spans.py`). `slack_ns` is how far the queue's clock may be off.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tests.model.spans import NEVER, Span, Violation
@@ -129,6 +129,8 @@ class Model:
 
     def __init__(self, slack_ns: int) -> None:
         self.slack_ns = slack_ns
+        # Whether a repeated call may have been taken for another one: while a member joins.
+        self.may_forget_retries: Callable[[], bool] = lambda: False
         # Nothing goes wrong, so nothing is taken in vain.
         self.is_calm = False
         self.queues: dict[str, QueueModel] = {}

@@ -196,7 +196,10 @@ class Receives:
             return False
         if home.kind.is_fifo and self._may_be_locked(home, message, span):
             return False
-        return not may_be_hidden(home, message, span, by_then, self._model.slack_ns)
+        slack_ns = self._model.slack_ns
+        if self._model.may_forget_retries() and may_be_forgotten(home, by_then, slack_ns):
+            return False
+        return not may_be_hidden(home, message, span, by_then, slack_ns)
 
     def _may_be_locked(self, home: QueueModel, message: Message, span: Span) -> bool:
         """By one of its group that somebody has; dead letters of other queues are of it too."""
@@ -222,6 +225,14 @@ def may_be_hidden(
             if not other.is_sure or other.ended >= by_then:
                 return True
     return False
+
+
+def may_be_forgotten(home: QueueModel, by_then: int, slack_ns: int) -> bool:
+    """Whether an attempt whose answer was lost may still have what a later one did not get."""
+    return any(
+        one in home.troubled and one.ended + hidden_ns + slack_ns >= by_then
+        for one, hidden_ns in home.receives
+    )
 
 
 def may_have_moved(message: Message, span: Span) -> bool:

@@ -318,10 +318,12 @@ class Faults:
             await asyncio.sleep(0.5)
         while not leaving.is_lost:
             await asyncio.sleep(0.5)
-            if via.node is None or via.process is None:
+            process = via.process
+            if via.node is None or process is None:
                 continue
-            removing = via.process.create_task(via.node.membership.remove(leaving.number))
-            while not removing.done() and via.is_up:
+            removing = process.create_task(via.node.membership.remove(leaving.number))
+            # What began in a process ends with it, even if another one is there at once.
+            while not removing.done() and via.process is process:
                 await asyncio.sleep(0.1)
             if removing.done() and removing.exception() is None:
                 self._is_someone_lost = leaving.is_lost = True

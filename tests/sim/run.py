@@ -171,6 +171,7 @@ class Run:
         self.faults = Faults(self.cluster, self._loop("127.0.2.1"), self._client_hosts, mix)
         if not has_steps:
             self.faults.leave_out("set_clock")
+        self.model.may_forget_retries = lambda: self.faults.has_changed_members
         for worker in self.workers:
             worker.are_retries_known = lambda: not self.faults.has_changed_members
 
@@ -251,6 +252,7 @@ class Run:
 
     def _is_whole(self) -> bool:
         """All are up, every group is led, and retries are recognised everywhere."""
+        self._start_again()
         for one in self.cluster.nodes.values():
             if one.is_lost:
                 continue
@@ -282,10 +284,18 @@ class Run:
     def _recover(self) -> None:
         for one in self.cluster.nodes.values():
             self.cluster.resume(one)
+        self._until(self._are_members_settled, _LIVE_SECONDS, "members do not change")
+        self._until(self._is_whole, _LIVE_SECONDS, "the cluster does not recover")
+
+    def _are_members_settled(self) -> bool:
+        self._start_again()
+        return not self.faults.is_changing
+
+    def _start_again(self) -> None:
+        """A sync that is to fail may have waited until now for something to sync."""
+        for one in self.cluster.nodes.values():
             if not one.is_up and not one.is_lost:
                 self.cluster.start(one)
-        self._until(lambda: not self.faults.is_changing, _LIVE_SECONDS, "members do not change")
-        self._until(self._is_whole, _LIVE_SECONDS, "the cluster does not recover")
 
     # --- what clients do first and last ---------------------------------------------------------
 

@@ -218,3 +218,16 @@ def test_a_poll_wakes_in_time_whatever_the_clocks_of_the_groups_say(
     # A clock that is being slowed down needs a little more.
     world.advance(2_005)
     assert [one.body for one in poll.result.messages] == ["a"]
+
+
+def test_a_partition_whose_clock_is_ahead_ends_no_wait(world: FifoWorld) -> None:
+    queue = front(world)
+    other = next(one for one in queue.shards if one.group is not queue.group)
+    other.group._clock._anchor_ns += 5_000_000_000
+    world.advance(5)
+    assert other.group.now() > queue.group.now()
+    waiter = queue.wait((queue.group.now() >> 16) + 1_000)
+    other.handed_out((), other.group.now())
+    assert not waiter.is_done
+    world.advance(1_001)
+    assert waiter.is_done
