@@ -101,7 +101,9 @@ class Receives:
             if queue is home and delete.is_surely_before(span.began) and not home.is_redriven:
                 raise Violation(f"{message.token} was deleted, and is delivered again")
         for wipe in home.wipes:
-            was_there = message.is_surely_older(wipe) and not message.has_moved
+            # A dead letter that was moved back may never have been seen elsewhere.
+            has_moved = message.has_moved or home.is_redriven
+            was_there = message.is_surely_older(wipe) and not has_moved
             if was_there and wipe.is_surely_before(span.began) and message.home is home:
                 raise Violation(f"{message.token} was purged, and is delivered again")
 
@@ -110,6 +112,8 @@ class Receives:
         slack_ns = self._model.slack_ns
         for other in message.deliveries:
             if other.queue is not home or other.may_be_over_by(span.ended, slack_ns):
+                continue
+            if _may_be_stored_anew(home, message, other.span, span):
                 continue
             is_other_first = other.span.ended < span.began
             if is_other_first or other.span.ended + slack_ns < span.began + hidden_ns:
@@ -243,6 +247,15 @@ def may_have_moved(message: Message, span: Span) -> bool:
     known = max(len(message.deliveries), message.receive_count)
     unknown = sum(not one.is_sure and one.began <= span.ended for one, _ in home.receives)
     return message.has_moved or known + unknown + len(home.troubled) >= home.kind.receives_max
+
+
+def _may_be_stored_anew(home: QueueModel, message: Message, one: Span, other: Span) -> bool:
+    """Whether the queue may have been wiped between two deliveries, and a send of the same
+    deduplication id have stored another message.
+    """
+    wipes = [wipe for wipe in home.wipes if wipe.may_be_before(other.ended)]
+    between = [wipe for wipe in wipes if wipe.ended > one.began]
+    return any(not message.is_surely_older(wipe) for wipe in between)
 
 
 def _open_changes(message: Message, span: Span) -> list[Span]:
