@@ -74,7 +74,8 @@ class PartitionedQueue(LiveQueue):
 
     def change(self, record: QueueRecord) -> None:
         super().change(record)
-        for partition in self._partitions.values():
+        # Whoever is woken meanwhile may find out that another one is led here.
+        for partition in tuple(self._partitions.values()):
             partition.change(record)
 
     def follow(self, stored: bytes | None) -> bool:

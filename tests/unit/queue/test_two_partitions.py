@@ -231,3 +231,16 @@ def test_a_partition_whose_clock_is_ahead_ends_no_wait(world: FifoWorld) -> None
     assert not waiter.is_done
     world.advance(1_001)
     assert waiter.is_done
+
+
+def test_attributes_change_while_somebody_waits_and_a_partition_has_just_come(
+    world: FifoWorld,
+) -> None:
+    queue = front(world)
+    poll = world.begin("ReceiveMessage", api.ReceiveMessageRequest(URL, wait_time_seconds=20))
+    # As if its lead had been lost and won again, and nobody had asked since.
+    queue.doubt(1)
+    queue.is_confirmed = True
+    world.call("SetQueueAttributes", api.SetQueueAttributesRequest(URL, {"DelaySeconds": "7"}))
+    assert [one.settings.delay_seconds for one in queue.shards] == [7, 7]
+    assert not poll.is_done
