@@ -38,7 +38,7 @@ from fastnode.cluster.member_records import (
     record_key,
 )
 from fastnode.datadir import DataDir
-from fastnode.errors import Busy, NotLed, OperationError, Unavailable
+from fastnode.errors import Busy, NotLed, OperationError, PlanAgain, Unavailable
 from fastnode.flow import start
 from fastnode.peers.calls import IncomingCall, ask
 from fastnode.raft.groups import MemberChange
@@ -68,12 +68,15 @@ class Operator:
 
 
 class Step(msgspec.Struct, frozen=True, array_like=True):
-    """Something to be done where a group is led; a hold where it will be led."""
+    """Something to be done where a group is led; a hold where it will be led. A record takes the
+    place of the one that was `known`, empty if there was none, or of any if that is not said.
+    """
 
     kind: Literal["add-learner", "remove", "record", "transfer", "hold"]
     group: int
     node: int
     record: bytes = b""
+    known: bytes | None = None
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -116,7 +119,7 @@ class Membership:
             )
         # Who joins and ends before it hears more finds its way back by what it is told here.
         await self._write_down(load_records(self._groups[0]))
-        await self._record(MemberRecord(node, addresses.raft, incarnation))
+        await self._record(MemberRecord(node, addresses.raft, incarnation), known)
         await self._learn(node)
         members = tuple(
             MemberAddress(one.node, one.incarnation, Addresses(one.raft))
@@ -133,7 +136,7 @@ class Membership:
         if known is not None and known.incarnation and not known.is_removed:
             # Others would look for it elsewhere, and let another in under its number.
             raise Refused(f"node {node} is a member already: remove it first, or choose another")
-        await self._record(MemberRecord(node, raft))
+        await self._record(MemberRecord(node, raft), known)
         await self._learn(node)
 
     async def promote(self, node: int) -> None:
@@ -147,9 +150,11 @@ class Membership:
             raise Refused(f"node {node} is the only voter: add another one first")
         for group in self._groups:
             await self._until(group, Step("remove", group.number, node), self._is_out(node, group))
+        # Where it is may have been written down meanwhile.
+        known = load_records(self._groups[0]).get(node)
         raft = known.raft if known is not None else ""
         incarnation = known.incarnation if known is not None else b""
-        await self._record(MemberRecord(node, raft, incarnation, is_removed=True))
+        await self._record(MemberRecord(node, raft, incarnation, is_removed=True), known)
 
     async def transfer(self, group: int, to: int) -> None:
         await self.transfer_some(group, to)
@@ -245,7 +250,7 @@ class Membership:
             if known is None or (not known.incarnation and not known.is_removed):
                 try:
                     address = raft if known is None else known.raft
-                    await self._record(MemberRecord(node, address, incarnation))
+                    await self._record(MemberRecord(node, address, incarnation), known)
                 except OperationError as error:
                     log.debug("a member is not written down yet: %s", error)
 
@@ -277,6 +282,9 @@ class Membership:
             while (blocked := group.latches.wait_for((key,))) is not None:
                 await blocked
             txn = group.begin(self._new_request())
+            if step.known is not None and group.get(key) not in (step.known or None, step.record):
+                # A step that comes late, of a call that nobody waits for, changes nothing.
+                raise PlanAgain(f"the record of node {step.node} has changed meanwhile: ask again")
             txn.put(key, step.record)
             await group.submit(txn)
         elif step.kind == "transfer":
@@ -297,9 +305,11 @@ class Membership:
         if status != DONE:
             raise decode_error(status, payload)
 
-    async def _record(self, record: MemberRecord) -> None:
+    async def _record(self, record: MemberRecord, known: MemberRecord | None) -> None:
+        """In place of what was known when this was decided."""
         stored = encode_record(record)
-        step = Step("record", 0, record.node, stored)
+        replaced = b"" if known is None else encode_record(known)
+        step = Step("record", 0, record.node, stored, replaced)
         key = record_key(record.node)
         await self._until(self._groups[0], step, lambda: self._groups[0].get(key) == stored)
 
