@@ -27,7 +27,6 @@ from fastnode.tls import name_in
 
 _LINK_SECONDS: Final = 30.0
 _ASK_SECONDS: Final = 10.0
-_TRIES: Final = 5
 log: Final = logging.getLogger("fastnode")
 
 
