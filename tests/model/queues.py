@@ -93,7 +93,11 @@ class Message:
         return any(wipe.may_be_before(at) for wipe in wipes if wipe.ended > self.first_began)
 
     def is_surely_gone(self, at: int) -> bool:
-        if any(delete.is_surely_before(at) for _, delete in self.deletes):
+        """Whoever deletes or purges it in its first queue when it has left that does nothing."""
+        gone_from = [queue for queue, delete in self.deletes if delete.is_surely_before(at)]
+        if self.has_moved:
+            return any(queue is not self.home for queue in gone_from)
+        if gone_from:
             return True
         wipes = [wipe for wipe in self.home.wipes if wipe.is_surely_before(at)]
         return any(self.is_surely_older(wipe) for wipe in wipes)
@@ -103,6 +107,13 @@ class Message:
         sends = [send for send in self.sends if not send.is_void]
         is_settled = len(sends) == 1 or all(send.ended < wipe.began for send in sends)
         return self.sent_at < wipe.began and is_settled
+
+    def may_be_touched(self, home: "QueueModel", span: Span) -> bool:
+        """Whether somebody may have deleted it from the queue, or changed its timeout, then."""
+        deletes = [delete for queue, delete in self.deletes if queue is home]
+        changes = [one for each in self.deliveries if each.queue is home for one in each.changes]
+        touches = deletes + changes
+        return any(one.may_be_before(span.ended) and one.ended >= span.began for one in touches)
 
     def is_surely_there(self, since: int, until: int) -> bool:
         return self.sent_at < since and not self.may_be_deleted_by(until)

@@ -200,10 +200,21 @@ class Receives:
             return False
         if home.kind.is_fifo and self._may_be_locked(home, message, span):
             return False
-        slack_ns = self._model.slack_ns
-        if self._model.may_forget_retries() and may_be_forgotten(home, by_then, slack_ns):
+        if self._may_be_forgotten(home, message, by_then):
             return False
-        return not may_be_hidden(home, message, span, by_then, slack_ns)
+        return not may_be_hidden(home, message, span, by_then, self._model.slack_ns)
+
+    def _may_be_forgotten(self, home: QueueModel, message: Message, by_then: int) -> bool:
+        """Whether an attempt whose answer was lost may still have what a later one did not get: if
+        the two were not known to be one call, or if somebody touched another of its messages
+        meanwhile. Then the later one is a new receive, and what is left stays hidden.
+        """
+        slack_ns, is_unknown = self._model.slack_ns, self._model.may_forget_retries()
+        return any(
+            is_unknown or (message.may_exist_at(one.ended) and may_be_touched(home, one, slack_ns))
+            for one, hidden_ns in home.receives
+            if one in home.troubled and one.ended + hidden_ns + slack_ns >= by_then
+        )
 
     def _may_be_locked(self, home: QueueModel, message: Message, span: Span) -> bool:
         """By one of its group that somebody has; dead letters of other queues are of it too."""
@@ -231,11 +242,22 @@ def may_be_hidden(
     return False
 
 
-def may_be_forgotten(home: QueueModel, by_then: int, slack_ns: int) -> bool:
-    """Whether an attempt whose answer was lost may still have what a later one did not get."""
+def may_be_touched(home: QueueModel, span: Span, slack_ns: int) -> bool:
+    """Whether a message that a receive may have taken may be deleted or changed since it began."""
+    messages = [one for queue in home.family for one in queue.messages.values()]
     return any(
-        one in home.troubled and one.ended + hidden_ns + slack_ns >= by_then
-        for one, hidden_ns in home.receives
+        one.may_be_touched(home, span) and not is_surely_taken(home, one, span, slack_ns)
+        for one in messages
+    )
+
+
+def is_surely_taken(home: QueueModel, message: Message, span: Span, slack_ns: int) -> bool:
+    """Whether somebody else has it all the time."""
+    return any(
+        one.queue is home
+        and one.span.ended < span.began
+        and not one.may_be_over_by(span.ended, slack_ns)
+        for one in message.deliveries
     )
 
 

@@ -1,0 +1,124 @@
+"""What the model lets pass, and what it still does not, where seeds found it too strict."""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.model.queues import NS_PER_SECOND, Kind, Model
+from tests.model.receives import Asked, Receives
+from tests.model.spans import Span, Violation
+
+MISSED = "was available, and the receive found nothing"
+HIDDEN_SECONDS = 5
+
+
+class Told:
+    """A model that is told of calls; whatever is told takes place a tenth of a second later."""
+
+    def __init__(self) -> None:
+        self.model = Model(slack_ns=0)
+        self._receives = Receives(self.model)
+        self._handles = 0
+        self._now = NS_PER_SECOND
+
+    def pass_time(self, seconds: float = 0.1) -> int:
+        self._now += round(seconds * NS_PER_SECOND)
+        return self._now
+
+    def send(self, queue: str, token: str, group: str = "") -> None:
+        span = self.model.begin_send(queue, token, self.pass_time(), group=group)
+        sequence = str(self._now) if group else None
+        self.model.sent(token, span, self.pass_time(), token, sequence)
+
+    def begin_receive(self, queue: str) -> Span:
+        return self._receives.begin(queue, self.pass_time(), HIDDEN_SECONDS)
+
+    def end_receive(self, queue: str, span: Span, *tokens: str, attempts: int = 1) -> str:
+        """The handle of the last message, if there is one."""
+        answers = [self._message(token) for token in tokens]
+        asked = Asked(10, HIDDEN_SECONDS, 0, attempts, self.pass_time())
+        self._receives.ended(queue, span, self.pass_time(), answers, asked)
+        return f"handle {self._handles}"
+
+    def receive(self, queue: str, *tokens: str) -> str:
+        return self.end_receive(queue, self.begin_receive(queue), *tokens)
+
+    def _message(self, token: str) -> dict[str, Any]:
+        self._handles += 1
+        return {
+            "Body": token,
+            "MD5OfBody": hashlib.md5(token.encode()).hexdigest(),
+            "MessageId": token,
+            "ReceiptHandle": f"handle {self._handles}",
+            "Attributes": {"SentTimestamp": str(self._now // 1_000_000)},
+        }
+
+    def delete(self, queue: str, handle: str) -> None:
+        self.model.begin_delete(queue, handle, self.pass_time()).succeed(self.pass_time())
+
+    def change(self, _queue: str, handle: str) -> None:
+        self.model.begin_change(handle, self.pass_time()).succeed(self.pass_time())
+
+
+Touch = Callable[[Told, str, str], None]
+
+
+def after_two_attempts(touch: Touch | None, seconds: float = HIDDEN_SECONDS) -> Told:
+    """Of a receive that got nothing, so long after one of two messages was taken. If that was over,
+    the first attempt may have taken both.
+    """
+    told = Told()
+    told.model.add_queue("q", Kind())
+    told.send("q", "one")
+    handle = told.receive("q", "one")
+    told.send("q", "other")
+    told.pass_time(seconds)
+    span = told.begin_receive("q")
+    if touch is not None:
+        touch(told, "q", handle)
+    told.end_receive("q", span, attempts=2)
+    return told
+
+
+@pytest.mark.parametrize("touch", [Told.delete, Told.change])
+def test_a_repeated_receive_may_miss_what_it_took_with_a_touched_message(touch: Touch) -> None:
+    told = after_two_attempts(touch)
+    told.receive("q")
+    told.pass_time(HIDDEN_SECONDS)
+    with pytest.raises(Violation, match=f"other {MISSED}"):
+        told.receive("q")
+
+
+def test_a_repeated_receive_gets_what_it_took_if_nobody_touched_it() -> None:
+    with pytest.raises(Violation, match=MISSED):
+        after_two_attempts(None).receive("q")
+
+
+def test_a_repeated_receive_misses_nothing_because_of_a_message_that_it_cannot_have_taken() -> None:
+    with pytest.raises(Violation, match=MISSED):
+        after_two_attempts(Told.delete, seconds=1).receive("q")
+
+
+def test_a_message_that_came_after_a_repeated_receive_is_not_missed() -> None:
+    told = after_two_attempts(Told.delete)
+    told.send("q", "late")
+    with pytest.raises(Violation, match=f"late {MISSED}"):
+        told.receive("q")
+
+
+@pytest.mark.parametrize("deleted_from", ["q.fifo", "d.fifo"])
+def test_a_dead_letter_locks_its_group_until_it_is_deleted_where_it_is(deleted_from: str) -> None:
+    told = Told()
+    told.model.add_queue("q.fifo", Kind(is_fifo=True, receives_max=1))
+    told.model.add_queue("d.fifo", Kind(is_fifo=True, source="q.fifo"))
+    told.send("q.fifo", "dead", "group")
+    handles = {queue: told.receive(queue, "dead") for queue in ("q.fifo", "d.fifo")}
+    told.send("d.fifo", "next", "group")
+    told.delete(deleted_from, handles[deleted_from])
+    if deleted_from == "q.fifo":
+        told.receive("d.fifo")
+    else:
+        with pytest.raises(Violation, match=f"next {MISSED}"):
+            told.receive("d.fifo")
