@@ -69,8 +69,8 @@ class Message:
         self.receive_count = 0
         # It was seen in another queue than its first.
         self.has_moved = False
-        # Its send was repeated while retries were not recognised, so it may be there twice.
-        self.may_be_doubled = False
+        # Its send was answered after several attempts, and retries may not have been recognised.
+        self.was_doubted = False
 
     @property
     def sent_at(self) -> int:
@@ -174,7 +174,12 @@ class Model:
 
     def doubt(self, token: str) -> None:
         """Several attempts, and nobody who knew that they were one call."""
-        self.by_token[token].may_be_doubled = True
+        self.by_token[token].was_doubted = True
+
+    def may_be_doubled(self, message: Message) -> bool:
+        """Whether it may be there twice: also by attempts of a send that has no answer yet."""
+        is_repeated = any(send.is_repeated and send.is_open for send in message.sends)
+        return message.was_doubted or (is_repeated and self.may_forget_retries())
 
     def sent(self, token: str, span: Span, at: int, message_id: str, sequence: str | None) -> None:
         span.succeed(at)
@@ -189,7 +194,7 @@ class Model:
         """One token, one message: a call that is repeated stores nothing twice."""
         # A purge clears what a FIFO queue remembers of deduplication ids, and whoever is redriven
         # is a new message.
-        is_other = message.may_be_doubled or message.home.is_redriven
+        is_other = self.may_be_doubled(message) or message.home.is_redriven
         is_other = is_other or (len(message.sends) > 1 and bool(message.home.wipes))
         if message.message_id not in ("", message_id) and not is_other:
             known = message.message_id
@@ -257,7 +262,7 @@ class Model:
         messages = home.messages.values()
         sure = sum(message.is_surely_there(began, ended) for message in messages)
         gone = sum(message.is_surely_gone(began) for message in messages)
-        gone -= sum(message.may_be_doubled for message in messages)
+        gone -= sum(self.may_be_doubled(message) for message in messages)
         possible = sum(message.may_exist_at(ended) for message in messages) - gone
         if not sure <= shown <= possible:
             raise Violation(f"{queue} shows {shown} messages, not {sure} to {possible}")

@@ -53,9 +53,10 @@ class Receives:
         seen: list[Message] = []
         for answer in answers:
             message = self._identify(home, answer)
-            if message in seen and not message.may_be_doubled:
+            is_one = not self._model.may_be_doubled(message)
+            if message in seen and is_one:
                 raise Violation(f"{message.token} is twice in one answer")
-            if not message.may_be_doubled:
+            if is_one:
                 self._check_alive(home, message, span)
                 self._check_alone(home, message, span, hidden_ns)
                 self._check_count(home, message, span, answer, asked.attempts)

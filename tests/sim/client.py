@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final, NamedTuple
 
+from tests.model.spans import Span
 from tests.sim.clockwork import SimLoop
 
 ACCESS_KEY: Final = "AKIDSIM"
@@ -107,8 +108,10 @@ class Client:
         self.wanders = 1.0
         self._home = ""
 
-    async def call(self, action: str, request: dict[str, Any], attempts: int = 8) -> Answer:
-        """With the retries of an SDK: the same invocation id every time."""
+    async def call(
+        self, action: str, request: dict[str, Any], repeated: Sequence[Span] = (), attempts: int = 8
+    ) -> Answer:
+        """With the retries of an SDK: the same invocation id every time. `repeated` are told so."""
         invocation = self.random.randbytes(16).hex()
         for attempt in range(1, attempts + 1):
             host = self._choose()
@@ -120,6 +123,8 @@ class Client:
                 attempt=attempt,
             )
             self._loop.work.note(f"{self.name} tries {action} at {host}, {invocation} {attempt}")
+            for span in repeated if attempt > 1 else ():
+                span.is_repeated = True
             tried_ns = self._loop.work.now_ns
             answer = await self._attempt(host, head.encode() + json.dumps(request).encode())
             if not answer.is_unknown:

@@ -172,8 +172,6 @@ class Run:
         if not has_steps:
             self.faults.leave_out("set_clock")
         self.model.may_forget_retries = lambda: self.faults.has_changed_members
-        for worker in self.workers:
-            worker.are_retries_known = lambda: not self.faults.has_changed_members
 
     def _set_one_clock(self, random: Random) -> None:
         """One is ahead by anything up to an hour, and nobody may notice. One that is behind by less
@@ -342,8 +340,8 @@ class Run:
         while left:
             for queue in left:
                 for taken in await worker.take(queue, 10, 1, 30):
-                    is_doubled = self.model.by_token[taken.token].may_be_doubled
-                    if taken.token in drained and not is_doubled:
+                    message = self.model.by_token[taken.token]
+                    if taken.token in drained and not self.model.may_be_doubled(message):
                         raise Violation(f"{taken.token} is there twice")
                     if await worker.remove(taken):
                         drained.add(taken.token)

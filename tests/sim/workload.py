@@ -79,8 +79,6 @@ class Worker:
         self._count = 0
         self.calls = 0
         self.on_done: Callable[[], None] = lambda: None
-        # Whether attempts of a call are known to be one; not while a member was never heard.
-        self.are_retries_known: Callable[[], bool] = lambda: True
 
     # --- the loop -------------------------------------------------------------------------------
 
@@ -93,10 +91,12 @@ class Worker:
             await action(self.model.queues[self._random.choice(self.queues)])
         self.on_done()
 
-    async def call(self, action: str, allowed: Container[str] = (), **request: Any) -> Answer:
+    async def call(
+        self, action: str, allowed: Container[str] = (), sends: Sequence[Span] = (), **request: Any
+    ) -> Answer:
         self.calls += 1
         self._work.note(f"{self._client.name} {action} {request}")
-        answer = await self._client.call(action, request)
+        answer = await self._client.call(action, request, sends)
         self._work.note(f"{self._client.name} {action} -> {answer}")
         if answer.code and not answer.is_unknown and answer.code not in allowed:
             raise Violation(f"{action} {request} is answered {answer.code}: {answer.text}")
@@ -135,7 +135,8 @@ class Worker:
             await one
 
     async def _send(self, queue: QueueModel, token: str, span: Span, entry: dict[str, Any]) -> None:
-        answer = await self.call("SendMessage", About(queue), QueueUrl=url_of(queue.name), **entry)
+        request = {"QueueUrl": url_of(queue.name), **entry}
+        answer = await self.call("SendMessage", About(queue), [span], **request)
         told = answer.body
         self._doubt([token], answer)
         if not answer.code:
@@ -144,15 +145,16 @@ class Worker:
             span.fail()
 
     def _doubt(self, tokens: Iterable[str], answer: Answer) -> None:
-        if answer.attempts > 1 and not self.are_retries_known():
+        if answer.attempts > 1 and self.model.may_forget_retries():
             for token in tokens:
                 self.model.doubt(token)
 
     async def send_batch(self, queue: QueueModel) -> None:
         drafts = [self._new_entry(queue) for _ in range(self._random.randrange(1, 5))]
         entries = [{"Id": token, **entry} for token, _, entry in drafts]
+        spans, url = [span for _, span, _ in drafts], url_of(queue.name)
         answer = await self.call(
-            "SendMessageBatch", About(queue), QueueUrl=url_of(queue.name), Entries=entries
+            "SendMessageBatch", About(queue), spans, QueueUrl=url, Entries=entries
         )
         stored = {one["Id"]: one for one in answer.body.get("Successful", ())}
         self._doubt([token for token, _, _ in drafts], answer)
@@ -283,8 +285,9 @@ class Worker:
     # --- queues ---------------------------------------------------------------------------------
 
     async def count(self, queue: QueueModel) -> None:
-        began, asked = self._now, {"QueueUrl": url_of(queue.name), "AttributeNames": list(_COUNTS)}
-        answer = await self.call("GetQueueAttributes", About(queue), **asked)
+        began, url, names = self._now, url_of(queue.name), list(_COUNTS)
+        about = About(queue)
+        answer = await self.call("GetQueueAttributes", about, QueueUrl=url, AttributeNames=names)
         if not answer.code:
             shown = sum(int(answer.body["Attributes"][name]) for name in _COUNTS)
             self.model.check_count(queue.name, began, self._now, shown)
