@@ -8,6 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from fastnode import native
+from fastnode.errors import PlanAgain
 from fastnode.queue import validate_queues
 from fastnode.queue.api import (
     CreateQueueRequest,
@@ -154,8 +155,7 @@ async def delete_queue(service: Service, call: Call, request: DeleteQueueRequest
     queue = await unchanging_queue(service, call, request.queue_url)
     if isinstance(queue, PartitionedQueue):
         # First these: a deletion that is interrupted leaves an empty queue, not lost space.
-        await renew_partitions(service, queue, is_deleted=True)
-        queue = await unchanging_queue(service, call, request.queue_url)
+        queue = await _renewed(service, call, queue, request.queue_url, is_deleted=True)
     txn = queue.group.begin(service.new_request())
     txn.delete(queue.keys.meta)
     txn.drop(tasks_prefix(queue.keys.segment))
@@ -171,8 +171,7 @@ async def purge_queue(service: Service, call: Call, request: PurgeQueueRequest) 
     if service.is_strict and now_ms - queue.record.purged_ms < WAIT_MS:
         raise purge_queue_in_progress(queue.name)
     if isinstance(queue, PartitionedQueue):
-        await renew_partitions(service, queue, is_deleted=False)
-        queue = await unchanging_queue(service, call, request.queue_url)
+        queue = await _renewed(service, call, queue, request.queue_url, is_deleted=False)
     txn = queue.group.begin(service.new_request())
     record = replace(queue.record, purged_ms=now_ms)
     txn.put(queue.keys.meta, encode_queue(record))
@@ -180,6 +179,33 @@ async def purge_queue(service: Service, call: Call, request: PurgeQueueRequest) 
     await queue.group.submit(txn)
     queue.change(record)
     queue.restart(generation)
+
+
+async def _renewed(
+    service: Service,
+    call: Call,
+    queue: PartitionedQueue,
+    queue_url: str | None,
+    *,
+    is_deleted: bool,
+) -> LiveQueue:
+    """The queue, when its partitions are empty. One that was made meanwhile under its name is not
+    meant: whoever called may have left, called again, been answered and sent messages to it.
+    """
+    # A leader that stood still would take a queue that was made before the call for such a one.
+    await service.still_led(queue.group)
+    try:
+        await renew_partitions(service, queue, is_deleted=is_deleted)
+    except PlanAgain:
+        _require_same(queue, service.find(queue.account, queue.region, queue.name))
+        raise
+    return _require_same(queue, await unchanging_queue(service, call, queue_url))
+
+
+def _require_same(queue: LiveQueue, found: LiveQueue | None) -> LiveQueue:
+    if found is None or found.record.incarnation != queue.record.incarnation:
+        raise queue_does_not_exist()
+    return found
 
 
 def _plan_next_generation(queue: LiveQueue, txn: Txn, *, deleted_ms: int) -> int:
