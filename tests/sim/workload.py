@@ -309,8 +309,12 @@ class Worker:
             return
         span = self.model.begin_wipe(queue.name, self._now)
         answer = await self.call("DeleteQueue", About(queue), QueueUrl=url_of(queue.name))
-        self._settle(span, answer)
+        if queue.kind.partitions == 1:
+            self._settle(span, answer)
         await self.create(queue, "", no_partitions(queue))
+        if queue.kind.partitions > 1:
+            # Its partitions may take messages that go with it until it is made anew.
+            self._settle(span, answer)
 
     async def create(
         self, queue: QueueModel, dead_letters: str, allowed: Sequence[str] = ()
