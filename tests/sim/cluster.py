@@ -48,6 +48,11 @@ class SimNode:
     def is_up(self) -> bool:
         return self.process is not None and not self.process.is_dead
 
+    @property
+    def listens_to_peers(self) -> bool:
+        """Who asks to join asks on a link first."""
+        return self.node is not None and self.node.member.known_of(self.number)[0] is not None
+
 
 def is_of_disk(error: BaseException | None) -> bool:
     """A start that the disk ended, and that says so."""
@@ -199,7 +204,7 @@ class SimCluster:
         control plane ends a call whose caller is gone.
         """
         plane, asker = self.planes.get(one.joins), one.process
-        if plane is None or asker is None:
+        if plane is None or asker is None or not self.nodes[one.joins].listens_to_peers:
             return None
         asked = plane.loop.create_task(plane.membership.join(one.number, incarnation, addresses))
 
