@@ -129,7 +129,7 @@ class Timers:
         heapq.heappush(self._heap, (visible_at, positions, was_received))
         self._heaped += len(positions)
         if self._heaped > 2 * config.TIMER_PAGE:
-            self._shrink()
+            self._make_room()
 
     def forget(self, positions: Iterable[int]) -> None:
         """Messages were deleted, or their timers changed. Heaps drop what is no longer known."""
@@ -171,11 +171,20 @@ class Timers:
 
     def next_at(self) -> int | None:
         """When the next message becomes due, or the next page has to be read."""
-        while self._heap and not self._is_alive(self._heap[0]):
-            self._pop()
+        self._drop_gone()
         if self._heap:
             return self._heap[0][0]
         return self._horizon if self._horizon < NO_HORIZON else None
+
+    def _make_room(self) -> None:
+        """Most of what has to go was deleted before its time, and is in front."""
+        self._drop_gone()
+        if self._heaped > 2 * config.TIMER_PAGE:
+            self._shrink()
+
+    def _drop_gone(self) -> None:
+        while self._heap and not self._is_alive(self._heap[0]):
+            self._pop()
 
     def _is_alive(self, bunch: _Bunch) -> bool:
         visible_at, positions, _ = bunch

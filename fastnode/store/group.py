@@ -167,7 +167,7 @@ class Group:
         return self._reaching.wait(index, self._position.applied_index)
 
     def counter(self, key: bytes) -> int:
-        return decode_counter(self._engine.get(key))
+        return decode_counter(self.head_rows.sums.read(self._engine, key))
 
     # --- planning --------------------------------------------------------------------------
 

@@ -74,6 +74,19 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_pages")
+def test_what_was_deleted_makes_room_before_what_is_alive() -> None:
+    timers, far = Timers(), 1_000
+    timers.load([], is_last=True)
+    for position in range(6):
+        timers.schedule(Timer(far + position, position, True))
+    for near in range(100):
+        timers.hide((100, 101), near, was_received=True)
+        timers.forget((100, 101))
+    assert timers.knows_all
+    assert timers.times_of(range(6)) == {n: far + n for n in range(6)}
+
+
+@pytest.mark.usefixtures("small_pages")
 @given(
     st.lists(
         st.tuples(st.integers(0, 30), st.sampled_from(["set", "forget", "advance"]), st.integers()),
