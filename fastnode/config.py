@@ -133,6 +133,9 @@ RESOLVED_URLS_MAX: Final = LIVE_QUEUES_MAX
 RESOLVED_URL_LENGTH_MAX: Final = 512
 READ_AHEAD_MESSAGES: Final = 1_024
 READ_AHEAD_BYTES: Final = 4 * 1_048_576
+# Of all queues of a process together, with so much for each record beside its own bytes.
+READ_AHEAD_ALL_BYTES: Final = 64 * 1_048_576
+READ_AHEAD_RECORD_BYTES: Final = 128
 TIMER_PAGE: Final = 10_000
 READY_PAGE: Final = 10_000
 # Messages of a FIFO queue that receives have taken, without large bodies, up to 750 bytes each.

@@ -113,6 +113,12 @@ class World:
             engine.crash()
         self._start()
 
+    def let_go(self) -> None:
+        """Other queues need the room that these have taken for messages to come."""
+        for queue in self.service.live_queues():
+            for keeper in queue.keepers:
+                keeper.let_go()
+
     # --- calls ---------------------------------------------------------------------------------
 
     def begin(self, action: str, request: Any, account: str = ACCOUNT) -> Pending:

@@ -12,7 +12,6 @@ from typing import Final
 from fastnode import config, native
 from fastnode.native import (
     MESSAGE_MOVED,
-    TIMER_RECEIVED,
     HandoutKeys,
     MessageRecord,
     PlannedSend,
@@ -23,14 +22,16 @@ from fastnode.queue.attributes import settings_of
 from fastnode.queue.choice import DEAD_MAX, PASSED_OVER_MAX, Choice, Counts, Taken
 from fastnode.queue.fair import Tenants
 from fastnode.queue.long_poll import Alarm, Waiter, Waiters
+from fastnode.queue.pages import timer_page, waiting_page
 from fastnode.queue.partition_groups import partition_secret
 from fastnode.queue.policy import policy_of
+from fastnode.queue.read_ahead import Keeper, ReadAhead
 from fastnode.queue.throttle import Throttle, throttle_of
 from fastnode.queue.timers import Timer, Timers
 from fastnode.queue.traffic import Traffic
 from fastnode.queue.waiting import Item, Waiting
 from fastnode.store.group import Group
-from fastnode.store.keyspace import MessageKeys, QueueKeys, split_position
+from fastnode.store.keyspace import MessageKeys, QueueKeys
 from fastnode.store.records import QueueRecord
 from fastnode.store.txn import Txn
 
@@ -51,6 +52,7 @@ class LiveQueue(Traffic):
         generation: int,
         record: QueueRecord,
         alarm: Alarm,
+        read_ahead: ReadAhead,
         partition: int = native.UNPARTITIONED,
     ) -> None:
         self.group = group
@@ -58,6 +60,7 @@ class LiveQueue(Traffic):
         self.partition = partition
         self.account, self.region, self.name = native.split_queue_segment(keys.segment)
         self._alarm = alarm
+        self.read_ahead = read_ahead
         self.waiters = Waiters()
         self.throttle: Throttle | None = None
         # Receives whose messages were answered to another attempt of their call.
@@ -82,7 +85,7 @@ class LiveQueue(Traffic):
             self.keys.generation, keys.places, keys.total, keys.in_flight, keys.delayed, keys.mark
         )
         mark = self.group.get(self.messages.mark)
-        self.waiting = Waiting(int.from_bytes(mark or b"", "big"))
+        self.waiting = Waiting(int.from_bytes(mark or b"", "big"), self.read_ahead)
         self._waiting_end = native.prefix_end(self.messages.data)
         self.timers = Timers()
         self.tenants: Tenants | None = None
@@ -111,6 +114,11 @@ class LiveQueue(Traffic):
     def shards(self) -> Sequence["LiveQueue"]:
         """What of it is led here: itself, or some of its partitions."""
         return (self,)
+
+    @property
+    def keepers(self) -> Iterable[Keeper]:
+        """Of messages that nobody has asked for yet."""
+        return (self.waiting,)
 
     @property
     def partition_numbers(self) -> Sequence[int]:
@@ -260,29 +268,15 @@ class LiveQueue(Traffic):
 
     def _catch_up(self, now: int) -> None:
         while self.timers.needs_page(now):
-            start = self.messages.timer_key(self.timers.horizon, 0)
-            end = native.prefix_end(self.messages.timer)
-            rows = self.group.scan(start, end, config.TIMER_PAGE)
-            page = [
-                Timer(*self.messages.timer_of(key), flag == TIMER_RECEIVED) for key, flag in rows
-            ]
+            page = timer_page(self.group, self.messages, self.timers.horizon)
             self.timers.load(page, is_last=len(page) < config.TIMER_PAGE)
             self.timers.advance(now)
         self.timers.advance(now)
 
     def _load_waiting(self) -> None:
-        """The next page of records, without those that have state: received or delayed before the
-        page was read.
-        """
-        keys, limit = self.messages, self.waiting.page_rows
-        start = keys.data_key(self.waiting.next_position)
-        rows = self.group.scan(start, max(start, self._waiting_end), limit)
-        taken: list[int] = []
-        if rows:
-            first = keys.state_key(split_position(rows[0][0]))
-            last = keys.state_key(split_position(rows[-1][0]) + 1)
-            taken = [split_position(key) for key in self.group.scan_keys(first, last, limit)]
-        self.waiting.load(rows, taken, is_last=len(rows) < limit)
+        waiting, end, limit = self.waiting, self._waiting_end, self.waiting.page_rows
+        rows, taken = waiting_page(self.group, self.messages, waiting.next_position, end, limit)
+        waiting.load(rows, taken, is_last=len(rows) < limit)
 
     # --- what transactions did ---------------------------------------------------------------
 

@@ -5,7 +5,7 @@ deduplication, counters and generations live in the partitions. No operation on 
 groups.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from fastnode import native
 from fastnode.errors import NotLed
@@ -15,6 +15,7 @@ from fastnode.queue.fifo_live import FifoQueue
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.long_poll import Alarm
 from fastnode.queue.partition_groups import partition_secret
+from fastnode.queue.read_ahead import Keeper, ReadAhead
 from fastnode.store.group import Group
 from fastnode.store.keyspace import PartitionKeys, QueueKeys
 from fastnode.store.records import (
@@ -39,7 +40,8 @@ class Partition(FifoQueue):
     ) -> None:
         keys = PartitionKeys(front.keys, partition)
         generation = partition_generation(group, keys).number
-        super().__init__(group, keys, generation, front.record, alarm, partition)
+        record, read_ahead = front.record, front.read_ahead
+        super().__init__(group, keys, generation, record, alarm, read_ahead, partition)
         self.waiters = front.waiters
         self._front = front
 
@@ -67,10 +69,11 @@ class PartitionedQueue(LiveQueue):
         generation: int,
         record: QueueRecord,
         alarm: Alarm,
+        read_ahead: ReadAhead,
     ) -> None:
         self._groups = groups
         self._partitions: dict[int, Partition] = {}
-        super().__init__(home, keys, generation, record, alarm)
+        super().__init__(home, keys, generation, record, alarm, read_ahead)
 
     def change(self, record: QueueRecord) -> None:
         super().change(record)
@@ -142,6 +145,10 @@ class PartitionedQueue(LiveQueue):
     @property
     def shards(self) -> Sequence[LiveQueue]:
         return [one for at in self.partition_numbers if (one := self.shard_at(at)) is not None]
+
+    @property
+    def keepers(self) -> Iterable[Keeper]:
+        return [keeper for one in self._partitions.values() for keeper in one.keepers]
 
     def others(self) -> list[Group]:
         groups = map(self.group_at, self.partition_numbers)

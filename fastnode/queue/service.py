@@ -1,6 +1,6 @@
 """What handlers work with: the groups, the live queues, fresh identities. Wired in `node.py`."""
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
@@ -24,6 +24,7 @@ from fastnode.queue.partition_groups import spread_partitions
 from fastnode.queue.partitions import PartitionedQueue
 from fastnode.queue.policy_access import require_access
 from fastnode.queue.queue_url import resolve
+from fastnode.queue.read_ahead import Keeper, ReadAhead
 from fastnode.queue.retry import Gates
 from fastnode.queue.standard_live import StandardQueue
 from fastnode.store.group import Group
@@ -77,6 +78,7 @@ class Service:
         # What the last caller meant by a URL, as long as it is live: a look-up instead of two, and
         # with many queues each is a walk through cold memory.
         self._meant: dict[str, LiveQueue] = {}
+        self._read_ahead = ReadAhead(self._keepers)
         self.ask: Ask = ask_nobody
         self.outbox = Outbox(self, self._deliver)
         self.move_tasks = MoveTasks(self, self.outbox)
@@ -333,17 +335,22 @@ class Service:
         return queue
 
     def _new_queue(self, group: Group, keys: QueueKeys, stored: bytes) -> LiveQueue:
-        record, alarm = decode_queue(stored), self.new_alarm()
-        generation = self.generation_of(keys).number
+        record = decode_queue(stored)
+        parts = self.generation_of(keys).number, record, self.new_alarm(), self._read_ahead
         queue: LiveQueue
         if record.partition_groups:
-            queue = PartitionedQueue(self.groups, keys, group, generation, record, alarm)
+            queue = PartitionedQueue(self.groups, keys, group, *parts)
         elif is_fifo_queue(record.attributes):
-            queue = FifoQueue(group, keys, generation, record, alarm)
+            queue = FifoQueue(group, keys, *parts)
         else:
-            queue = StandardQueue(group, keys, generation, record, alarm)
+            queue = StandardQueue(group, keys, *parts)
         queue.stored = stored
         return queue
+
+    def _keepers(self) -> Iterator[Keeper]:
+        for memory in (self._live, self._retired):
+            for queue in list(memory.values()):
+                yield from queue.keepers
 
     def _retire_idle(self) -> None:
         """Make room: memory of a queue that nobody uses is read again at its next use."""

@@ -13,6 +13,7 @@ from typing import Final
 
 from fastnode import config, native
 from fastnode.queue.choice import PlainChoice
+from fastnode.queue.read_ahead import ReadAhead
 from fastnode.store.keyspace import split_position
 
 # (position, record): a position is commit timestamp << 16 | entry, see store/keyspace.py.
@@ -27,11 +28,13 @@ class Waiting:
         "_claims",
         "_next",
         "_reaches_end",
+        "_read_ahead",
         "_withdrawn",
         "page_rows",
     )
 
-    def __init__(self, mark: int) -> None:
+    def __init__(self, mark: int, read_ahead: ReadAhead) -> None:
+        self._read_ahead = read_ahead
         # How many records the next page should have.
         self.page_rows = _FIRST_PAGE_ROWS
         self._buffer: deque[Item] = deque()
@@ -59,6 +62,20 @@ class Waiting:
     def has_messages(self) -> bool:
         return bool(self._buffer) or not self._reaches_end
 
+    @property
+    def kept_bytes(self) -> int:
+        return self._buffered_bytes + len(self._buffer) * config.READ_AHEAD_RECORD_BYTES
+
+    def let_go(self) -> None:
+        """Receives and removals that are under way may put back what they have taken from before
+        the buffer, or keep a page from bringing it again.
+        """
+        if self._buffer and not self._claims and not self._withdrawn:
+            self._next = self._buffer[0][0]
+            self._reaches_end = False
+            self.page_rows = _FIRST_PAGE_ROWS
+            self._rebuffer(())
+
     def append(self, position: int, record: bytes) -> None:
         """A send was applied. A page read meanwhile may have brought the record already."""
         if not self._reaches_end or position < self._next:
@@ -73,6 +90,7 @@ class Waiting:
         buffer.append((position, record))
         self._buffered_bytes += len(record)
         self._next = position + 1
+        self._read_ahead.add(len(record) + config.READ_AHEAD_RECORD_BYTES, self)
 
     def extend(self, position: int, records: Sequence[bytes]) -> None:
         """As `append`, for messages in a row."""
@@ -86,8 +104,9 @@ class Waiting:
         has_room = len(self._buffer) + count <= config.READ_AHEAD_MESSAGES
         if has_room and size <= config.READ_AHEAD_BYTES and position >= self._next:
             self._buffer.extend(items)
-            self._buffered_bytes = size
+            more, self._buffered_bytes = size - self._buffered_bytes, size
             self._next = position + count
+            self._read_ahead.add(more + count * config.READ_AHEAD_RECORD_BYTES, self)
         else:
             for item in items:
                 self.append(*item)
@@ -96,6 +115,7 @@ class Waiting:
         self, rows: Sequence[tuple[bytes, bytes]], taken: Iterable[int], *, is_last: bool
     ) -> None:
         """A page of stored records from `next_position` on; those in `taken` wait no more."""
+        before = self.kept_bytes
         self._buffer.extend(native.page_items(rows, self._withdrawn.union(taken)))
         self._buffered_bytes = sum([len(record) for _, record in self._buffer])
         if rows:
@@ -103,6 +123,7 @@ class Waiting:
             page_bytes = sum([len(record) for _, record in rows])
             self.page_rows = _next_page_rows(self.page_rows, page_bytes // len(rows))
         self._reaches_end = is_last
+        self._read_ahead.add(self.kept_bytes - before, self)
 
     def take(self, limit: int) -> list[Item]:
         """The oldest buffered messages. The caller claims them, or puts them back."""

@@ -22,6 +22,7 @@ STEPS = st.lists(
         st.tuples(st.just("change"), st.integers(0, 50)),
         st.tuples(st.just("poll"), st.just(0)),
         st.tuples(st.just("purge"), st.just(0)),
+        st.tuples(st.just("let_go"), st.just(0)),
         st.tuples(st.just("commit"), st.just(0)),
         st.tuples(st.just("refuse"), st.just(0)),
         st.tuples(st.just("wait"), st.sampled_from([1, 700, 1_500])),
@@ -85,6 +86,9 @@ class Clients:
 
     def do_purge(self, _number: int) -> None:
         self.begin("PurgeQueue", api.PurgeQueueRequest(self.url))
+
+    def do_let_go(self, _number: int) -> None:
+        self.world.let_go()
 
     def do_commit(self, _number: int) -> None:
         self.world.commit()

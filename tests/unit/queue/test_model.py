@@ -103,6 +103,10 @@ class QueueHistory(RuleBasedStateMachine):
         self.messages.clear()
 
     @rule()
+    def let_go(self) -> None:
+        self.world.let_go()
+
+    @rule()
     def flush(self) -> None:
         self.world.engine.flush()
 

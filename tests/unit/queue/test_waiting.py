@@ -4,6 +4,7 @@ import pytest
 
 from fastnode import config
 from fastnode.queue import api
+from fastnode.queue.read_ahead import ReadAhead
 from fastnode.queue.waiting import Waiting
 from fastnode.store.keyspace import encode_position
 from tests.world import World
@@ -21,7 +22,7 @@ def drained(waiting: Waiting) -> list[int]:
 
 
 def at_end() -> Waiting:
-    waiting = Waiting(0)
+    waiting = Waiting(0, ReadAhead(tuple))
     waiting.load([], [], is_last=True)
     return waiting
 
@@ -35,13 +36,13 @@ def test_sends_are_served_from_memory_once_the_end_is_reached() -> None:
 
 
 def test_before_the_end_is_reached_sends_stay_in_the_engine() -> None:
-    waiting = Waiting(0)
+    waiting = Waiting(0, ReadAhead(tuple))
     waiting.append(5, b"r")
     assert waiting.needs_page and drained(waiting) == []
 
 
 def test_a_record_that_a_page_brought_is_not_appended_again() -> None:
-    waiting = Waiting(0)
+    waiting = Waiting(0, ReadAhead(tuple))
     waiting.load(rows(5, 7), [], is_last=True)
     waiting.append(7, b"r")
     waiting.append(9, b"r")
@@ -49,7 +50,7 @@ def test_a_record_that_a_page_brought_is_not_appended_again() -> None:
 
 
 def test_records_with_state_are_passed_over() -> None:
-    waiting = Waiting(0)
+    waiting = Waiting(0, ReadAhead(tuple))
     waiting.load(rows(5, 6, 7), [6], is_last=False)
     assert drained(waiting) == [5, 7]
     assert waiting.next_position == 8 and waiting.needs_page
@@ -95,9 +96,35 @@ def test_messages_in_a_row_are_buffered_as_one_by_one(
 
 
 def test_before_the_end_is_reached_messages_in_a_row_stay_in_the_engine() -> None:
-    waiting = Waiting(0)
+    waiting = Waiting(0, ReadAhead(tuple))
     waiting.extend(5, [b"r"])
     assert waiting.needs_page and drained(waiting) == []
+
+
+def test_what_is_let_go_is_read_again_from_its_first_message_on() -> None:
+    waiting = at_end()
+    for position in (5, 7, 9):
+        waiting.append(position, b"r")
+    waiting.take(1)
+    waiting.let_go()
+    assert waiting.kept_bytes == 0 and waiting.needs_page and waiting.next_position == 7
+    waiting.append(11, b"r")
+    assert drained(waiting) == [], "whoever reads the page finds it"
+
+
+def test_nothing_is_let_go_that_a_receive_or_a_removal_works_with() -> None:
+    waiting = loaded(5, 6, 7)
+    waiting.take(1)
+    waiting.claim(5)
+    waiting.let_go()
+    assert buffered(waiting) == [6, 7]
+    waiting.settle(5)
+    waiting.withdraw([6], 0)
+    waiting.let_go()
+    assert buffered(waiting) == [7]
+    waiting.withdrawn([6], [])
+    waiting.let_go()
+    assert buffered(waiting) == []
 
 
 def test_what_is_put_back_comes_first_again() -> None:
@@ -131,7 +158,7 @@ def buffered(waiting: Waiting) -> list[int]:
 
 
 def loaded(*positions: int) -> Waiting:
-    waiting = Waiting(0)
+    waiting = Waiting(0, ReadAhead(tuple))
     waiting.load(rows(*positions), [], is_last=False)
     return waiting
 
