@@ -59,10 +59,7 @@ FIFO_WRITES = [
 ]
 PLACES = native.PlaceKeys(PREFIX, PREFIX, TIMER_PREFIX)
 TEN = [TIMESTAMP << 16 | entry for entry in range(10)]
-HIDDEN = dict.fromkeys(
-    [place for place, _ in native.receipt_places(REQUEST, native.UNPARTITIONED, 3, [HANDLE]) or ()],
-    TIMESTAMP,
-)
+HIDDEN = {TIMESTAMP << 16: TIMESTAMP}
 TEN_ITEMS = [(one, RECORD) for one in TEN]
 HANDOUT = native.HandoutKeys(READS[0], PLACES, *[PREFIX] * 4)
 STAMPS = (REQUEST, TIMESTAMP, TIMESTAMP, 2)
@@ -182,7 +179,7 @@ CASES = {
     "open_receipts": Case(8.0, (REQUEST, native.UNPARTITIONED, [HANDLE] * 10)),
     "state_keys": Case(3.0, (PREFIX, TEN)),
     "page_items": Case(2.0, ([(KEY, RECORD)] * 10, {1})),
-    "are_plain": Case(10.0, (TEN_ITEMS, 0)),
+    "place_plain": Case(8.0, (TEN_ITEMS, 0, PREFIX, set())),
     # The last one is latched, so none is taken, and all are there for the next call.
     "take_plain": Case(
         8.0, (deque(TEN_ITEMS), 10, 0, PREFIX, set(native.state_keys(PREFIX, TEN[-1:])))
@@ -190,7 +187,6 @@ CASES = {
     "plan_receive": Case(8.0, (*STAMPS, HANDOUT, TIMESTAMP, TEN[0], TEN_ITEMS, ())),
     "plan_delete": Case(8.0, (*STAMPS, HANDOUT, 1023, dict.fromkeys(TEN, TIMESTAMP), ())),
     "show_messages": Case(8.0, (REQUEST, 3, native.UNPARTITIONED, TIMESTAMP, TEN_ITEMS)),
-    "receipt_places": Case(8.0, (REQUEST, native.UNPARTITIONED, 3, [HANDLE] * 10)),
     "hidden_messages": Case(
         8.0, (REQUEST, native.UNPARTITIONED, 3, [HANDLE] * 10, HIDDEN, PREFIX, set())
     ),

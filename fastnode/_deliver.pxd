@@ -1,10 +1,73 @@
-# Nothing of deliveries is called from other C code: its functions have a Python surface only. What is
-# here are the letters of JSON strings.
+# What deliveries share with other C code: messages by their positions, and what handles say; parts of
+# tuples; the letters of JSON strings.
 
-from libc.stdint cimport uint8_t, uint32_t
+from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from fastnode._core cimport store_hexadecimal
-from fastnode._keys cimport store
+from fastnode._keys cimport address, store, store_u16, store_u64
+
+cdef extern from "Python.h":
+    ctypedef object (*newfunc)(type, tuple, PyObject*)
+    ctypedef struct PyTypeObject:
+        newfunc tp_new
+    PyTypeObject PyTuple_Type
+
+cdef enum:
+    PLACE_BYTES = 10
+
+# What ends a key: commit timestamp and entry.
+cdef struct Place:
+    uint64_t commit_ts
+    uint16_t entry
+
+# What a handle says.
+cdef struct Named:
+    Place place
+    uint64_t nonce
+
+cdef bint read_named(
+    const uint8_t* secret, int64_t partition, uint64_t generation, str handle, Named* named_by
+) except -1
+
+
+cdef inline object position_of(uint64_t commit_ts, uint16_t entry):
+    return ((<object>commit_ts) << 16) | entry
+
+
+cdef inline Place place_of(object position) except *:
+    cdef Place place
+    place.commit_ts = position >> 16
+    place.entry = position & 0xFFFF
+    return place
+
+
+cdef inline bytes key_of(bytes prefix, const Place* place):
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(prefix)
+    cdef bytes key = PyBytes_FromStringAndSize(NULL, size + PLACE_BYTES)
+    store_u16(store_u64(store(address(key), address(prefix), size), place.commit_ts), place.entry)
+    return key
+
+
+cdef inline object named(type cls, tuple fields):
+    """An instance of a named tuple without a call of its constructor, which is Python code."""
+    return PyTuple_Type.tp_new(cls, (fields,), NULL)
+
+
+cdef inline object part(object row, Py_ssize_t index):
+    """Of a named tuple too, which Cython would iterate over."""
+    if not PyTuple_Check(row) or index >= PyTuple_GET_SIZE(row):
+        raise TypeError("too few parts")
+    return <object>PyTuple_GET_ITEM(row, index)
+
+
+cdef inline bytes bytes_at(object row, Py_ssize_t index):
+    cdef object found = part(row, index)
+    if type(found) is not bytes:
+        raise TypeError("keys and values are bytes")
+    return <bytes>found
 
 
 cdef inline Py_ssize_t letter_size(uint8_t letter) noexcept nogil:

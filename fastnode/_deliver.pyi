@@ -6,6 +6,9 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from fastnode._core_ref import MessageRecord, MessageState, Receipt
 from fastnode._deliver_ref import HandoutKeys, Item, PlaceKeys, Write
 
+# Cython's table of the C functions that `_deliver.pxd` offers to other compiled modules.
+__pyx_capi__: dict[str, object]
+
 def plan_deliveries(
     keys: PlaceKeys,
     commit_ts: int,
@@ -25,7 +28,9 @@ def open_receipts(
 ) -> list[Receipt | None]: ...
 def state_keys(prefix: bytes, positions: Iterable[int]) -> list[bytes]: ...
 def page_items(rows: Iterable[tuple[bytes, bytes]], skipped: Container[int]) -> list[Item]: ...
-def are_plain(items: Iterable[Item], expired_ms: int) -> bool: ...
+def place_plain(
+    items: Sequence[Item], expired_ms: int, state_prefix: bytes, held: set[bytes]
+) -> tuple[tuple[int, ...], tuple[bytes, ...]] | None: ...
 def take_plain(
     buffer: deque[Item], limit: int, expired_ms: int, state_prefix: bytes, held: set[bytes]
 ) -> tuple[list[Item], tuple[int, ...], tuple[bytes, ...], int] | None: ...
@@ -53,9 +58,6 @@ def plan_delete(
 def show_messages(
     secret: bytes, generation: int, partition: int, nonce: int, items: Sequence[Item]
 ) -> bytes: ...
-def receipt_places(
-    secret: bytes, partition: int, generation: int, handles: Iterable[str]
-) -> list[tuple[int, int]] | None: ...
 def hidden_messages(
     secret: bytes,
     partition: int,

@@ -6,8 +6,6 @@
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.object cimport PyObject
-from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport (
     PyUnicode_AsUTF8AndSize,
     PyUnicode_DecodeASCII,
@@ -45,14 +43,7 @@ from fastnode._keys cimport (
 from fastnode import _core_ref as _core_types
 from fastnode import _deliver_ref as _ref
 
-cdef extern from "Python.h":
-    ctypedef object (*newfunc)(type, tuple, PyObject*)
-    ctypedef struct PyTypeObject:
-        newfunc tp_new
-    PyTypeObject PyTuple_Type
-
 cdef enum:
-    PLACE_BYTES = 10
     TIME_BYTES = 8
     STATE_BYTES = 29
     # A kind and the lengths of a key and a value.
@@ -81,16 +72,6 @@ cdef uint8_t _FRESH_DELETE_KIND = _core_types.FRESH_DELETE
 cdef uint8_t _TOUCH_KIND = _core_types.TOUCH
 cdef uint8_t _ADD_KIND = _core_types.ADD
 cdef uint8_t _MAX_KIND = _core_types.MAX
-
-# What ends a key: commit timestamp and entry.
-cdef struct Place:
-    uint64_t commit_ts
-    uint16_t entry
-
-# What a handle says.
-cdef struct Named:
-    Place place
-    uint64_t nonce
 
 
 def plan_deliveries(keys not None, uint64_t commit_ts, uint64_t visible_at, messages not None):
@@ -214,11 +195,19 @@ def page_items(rows not None, skipped not None):
     return items
 
 
-def are_plain(items not None, int64_t expired_ms):
+def place_plain(
+    items not None, int64_t expired_ms, bytes state_prefix not None, set held not None
+):
+    cdef list positions = [], keys = []
+    cdef Place place
     for item in items:
-        if not is_plain(record_of(bytes_at(item, 1)), expired_ms):
-            return False
-    return True
+        place = place_of(part(item, 0))
+        key = key_of(state_prefix, &place)
+        if not is_plain(record_of(bytes_at(item, 1)), expired_ms) or key in held:
+            return None
+        positions.append(part(item, 0))
+        keys.append(key)
+    return tuple(positions), tuple(keys)
 
 
 def take_plain(
@@ -458,19 +447,6 @@ cdef inline uint8_t* store_text(uint8_t* at, bytes text) noexcept:
     return store(at, address(text), PyBytes_GET_SIZE(text))
 
 
-def receipt_places(
-    bytes secret not None, int64_t partition, uint64_t generation, handles not None
-):
-    cdef const uint8_t* key = sixteen(secret, "a hash key")
-    cdef Named named_by
-    cdef list places = []
-    for handle in handles:
-        if not read_named(key, partition, generation, handle, &named_by):
-            return None
-        places.append((position_of(named_by.place.commit_ts, named_by.place.entry), named_by.nonce))
-    return places
-
-
 def hidden_messages(
     bytes secret not None, int64_t partition, uint64_t generation, handles not None,
     dict scheduled not None, bytes state_prefix not None, set held not None
@@ -512,10 +488,6 @@ cdef bint read_named(
     return True
 
 
-cdef inline object position_of(uint64_t commit_ts, uint16_t entry):
-    return ((<object>commit_ts) << 16) | entry
-
-
 cdef inline const uint8_t* body_of(const uint8_t* record) noexcept nogil:
     return (
         record + MESSAGE_HEAD_BYTES + load_u16(record + SENDER_SIZE_AT)
@@ -532,20 +504,6 @@ cdef const uint8_t* record_of(bytes stored) except NULL:
     if body_of(record) - record + <Py_ssize_t>load_u32(record + BODY_SIZE_AT) != size:
         raise ValueError("truncated")
     return record
-
-
-cdef inline Place place_of(object position) except *:
-    cdef Place place
-    place.commit_ts = position >> 16
-    place.entry = position & 0xFFFF
-    return place
-
-
-cdef inline bytes key_of(bytes prefix, const Place* place):
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(prefix)
-    cdef bytes key = PyBytes_FromStringAndSize(NULL, size + PLACE_BYTES)
-    store_u16(store_u64(store(address(key), address(prefix), size), place.commit_ts), place.entry)
-    return key
 
 
 cdef inline bytes timer_key(bytes prefix, uint64_t at, const Place* place):
@@ -565,22 +523,3 @@ cdef inline bytes state_of(
     at = store_u32(store_u64(at + 1, nonce), receive_count)
     store_u64(store_u64(at, visible_at), first_receive_ms)
     return state
-
-
-cdef inline object named(type cls, tuple fields):
-    """An instance of a named tuple without a call of its constructor, which is Python code."""
-    return PyTuple_Type.tp_new(cls, (fields,), NULL)
-
-
-cdef inline object part(object row, Py_ssize_t index):
-    """Of a named tuple too, which Cython would iterate over."""
-    if not PyTuple_Check(row) or index >= PyTuple_GET_SIZE(row):
-        raise TypeError("too few parts")
-    return <object>PyTuple_GET_ITEM(row, index)
-
-
-cdef inline bytes bytes_at(object row, Py_ssize_t index):
-    cdef object found = part(row, index)
-    if type(found) is not bytes:
-        raise TypeError("keys and values are bytes")
-    return <bytes>found

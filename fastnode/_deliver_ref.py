@@ -156,6 +156,18 @@ def are_plain(items: Iterable[Item], expired_ms: int) -> bool:
     return all(not record.flags and record.sent_ms > expired_ms for record in records)
 
 
+def place_plain(
+    items: Sequence[Item], expired_ms: int, state_prefix: bytes, held: set[bytes]
+) -> tuple[tuple[int, ...], tuple[bytes, ...]] | None:
+    """The positions of these messages and the keys of their states; None unless all are plain and
+    no state is held.
+    """
+    positions = tuple(position for position, _ in items)
+    keys = tuple(state_keys(state_prefix, positions))
+    is_free = are_plain(items, expired_ms) and held.isdisjoint(keys)
+    return (positions, keys) if is_free else None
+
+
 def take_plain(
     buffer: deque[Item], limit: int, expired_ms: int, state_prefix: bytes, held: set[bytes]
 ) -> tuple[list[Item], tuple[int, ...], tuple[bytes, ...], int] | None:
@@ -164,13 +176,12 @@ def take_plain(
     plain and no state is held.
     """
     items = list(islice(buffer, limit))
-    positions = tuple(position for position, _ in items)
-    keys = tuple(state_keys(state_prefix, positions))
-    if not are_plain(items, expired_ms) or not held.isdisjoint(keys):
+    places = place_plain(items, expired_ms, state_prefix, held)
+    if places is None:
         return None
     for _ in items:
         buffer.popleft()
-    return items, positions, keys, sum(len(record) for _, record in items)
+    return items, *places, sum(len(record) for _, record in items)
 
 
 def plan_receive(

@@ -27,6 +27,7 @@ from fastnode._core_ref import (
     Transaction,
 )
 from fastnode._deliver_ref import TIMER_DELAYED, TIMER_RECEIVED, HandoutKeys, PlaceKeys, Write
+from fastnode._fifo_ref import Head
 from fastnode._http_ref import CHUNKED, RefusedError, Request
 from fastnode._keys_ref import (
     FAMILY_AGE,
@@ -99,20 +100,20 @@ if COMPILED:
             siphash24,
         )
         from fastnode._deliver import (
-            are_plain,
             hidden_messages,
             open_receipts,
             page_items,
+            place_plain,
             plan_delete,
             plan_deliveries,
             plan_receive,
             plan_removals,
-            receipt_places,
             show_deliveries,
             show_messages,
             state_keys,
             take_plain,
         )
+        from fastnode._fifo import Fresh, Handed, Ready
         from fastnode._filed import Filed
         from fastnode._http import take_request
         from fastnode._keys import (
@@ -181,15 +182,14 @@ else:
         siphash24,
     )
     from fastnode._deliver_ref import (
-        are_plain,
         hidden_messages,
         open_receipts,
         page_items,
+        place_plain,
         plan_delete,
         plan_deliveries,
         plan_receive,
         plan_removals,
-        receipt_places,
         show_deliveries,
         show_messages,
         state_keys,
@@ -197,6 +197,7 @@ else:
     )
 
     # To a type checker they are two classes; tests hold them to one behaviour.
+    from fastnode._fifo_ref import Fresh, Handed, Ready  # type: ignore[assignment]
     from fastnode._filed_ref import Filed  # type: ignore[assignment]
     from fastnode._http_ref import take_request
     from fastnode._keys_ref import (
@@ -219,8 +220,6 @@ else:
         timer_key,
         tombstone_key,
     )
-
-    # Two classes again.
     from fastnode._meter_ref import Times, now_ns  # type: ignore[assignment]
     from fastnode._occ_ref import Resolver  # type: ignore[assignment]
     from fastnode._plain_ref import read_batch, read_send
@@ -308,7 +307,10 @@ __all__ = [
     "Filed",
     "FormError",
     "FormReader",
+    "Fresh",
+    "Handed",
     "HandoutKeys",
+    "Head",
     "HeadChanges",
     "MessageRecord",
     "MessageState",
@@ -318,6 +320,7 @@ __all__ = [
     "PlainSend",
     "PlannedSend",
     "Proof",
+    "Ready",
     "Receipt",
     "Recent",
     "RefusedError",
@@ -330,7 +333,6 @@ __all__ = [
     "Transaction",
     "Write",
     "XmlWriter",
-    "are_plain",
     "counter_key",
     "decode_entry",
     "decode_message",
@@ -362,6 +364,7 @@ __all__ = [
     "page_items",
     "parse_key",
     "partition_for",
+    "place_plain",
     "plain_drafts",
     "plan_bodies",
     "plan_delete",
@@ -378,7 +381,6 @@ __all__ = [
     "read_batch",
     "read_send",
     "receipt_is_genuine",
-    "receipt_places",
     "receipt_tag",
     "scope_prefix",
     "sequence_number",

@@ -1,9 +1,10 @@
 """What a receive claims, before its transaction says whether it gets it."""
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from fastnode import config, native
-from fastnode.native import MESSAGE_MOVED, MessageRecord, MessageState
+from fastnode.native import MESSAGE_MOVED, MessageRecord, MessageState, Write
 from fastnode.queue.message_attributes import Moved, decode_extras
 
 # A receive that meets more expired or latched messages than this leaves the rest to the next one.
@@ -54,20 +55,13 @@ class Choice(NamedTuple):
 
 class PlainChoice(NamedTuple):
     """What a receive claims on its short way: positions and records of messages that nobody has
-    received, and in a FIFO queue the groups that they were found in. Positions and the keys of
-    their states are given by who has them at hand already.
+    received, in a FIFO queue the groups that they were found in, and the keys of their states.
     """
 
     items: list[tuple[int, bytes]]
     groups: list[str]
-    positions: tuple[int, ...] = ()
-    keys: tuple[bytes, ...] = ()
-
-    def located(self, state_prefix: bytes) -> "PlainChoice":
-        """With positions and keys."""
-        positions = tuple([position for position, _ in self.items])
-        keys = tuple(native.state_keys(state_prefix, positions))
-        return PlainChoice(self.items, self.groups, positions, keys)
+    positions: tuple[int, ...]
+    keys: tuple[bytes, ...]
 
     def decoded(self) -> Choice:
         """As the long way has it."""
@@ -80,11 +74,12 @@ class PlainChoice(NamedTuple):
 
 class Hidden(NamedTuple):
     """What a delete removes on its short way: when each message, by its position, would become
-    visible, and in a FIFO queue the groups that they are in.
+    visible, and in a FIFO queue the groups that they are in and what takes them out of these.
     """
 
     times: dict[int, int]
-    groups: dict[int, str]
+    groups: Sequence[str]
+    unfiling: list[Write]
 
 
 class Counts(NamedTuple):

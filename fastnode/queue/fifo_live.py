@@ -6,26 +6,13 @@ Groups take turns by the moment their first message became available. Both follo
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import groupby
-from operator import itemgetter
 from typing import Final
 
 from fastnode import config, native
-from fastnode.native import (
-    FRESH_DELETE,
-    TOUCH,
-    FifoDraft,
-    FifoKeys,
-    MessageRecord,
-    PlannedSend,
-    Write,
-)
+from fastnode.native import TOUCH, FifoDraft, FifoKeys, Head, MessageRecord, PlannedSend
 from fastnode.queue.choice import Choice, Counts, Hidden, PlainChoice, Taken
 from fastnode.queue.fifo_aside import when_changed
 from fastnode.queue.fifo_delayed import count_delayed
-from fastnode.queue.fifo_fresh import Fresh
-from fastnode.queue.fifo_handed import Handed
-from fastnode.queue.fifo_ready import Head, Ready, head_of
 from fastnode.queue.fifo_walk import Walk
 from fastnode.queue.fullness import is_full
 from fastnode.queue.live import LiveQueue
@@ -39,7 +26,8 @@ from fastnode.store.txn import Txn
 _PASSED_OVER_MAX: Final = 64
 # To take off a body that is smaller costs more than to keep it.
 _LIGHT_BODY_BYTES: Final = 256
-_group_of_item: Final = itemgetter(1)
+# So many messages in a row for whose records there is no room: those kept are not asked for.
+_REFUSED_MAX: Final = 16 * config.READ_AHEAD_MESSAGES
 
 
 class FifoQueue(LiveQueue):
@@ -50,12 +38,12 @@ class FifoQueue(LiveQueue):
 
     def restart(self, generation: int) -> None:
         super().restart(generation)
-        self.ready = Ready()
+        self.ready = native.Ready(config.READY_PAGE)
         # Messages that receives have taken, without large bodies: whoever deletes one or changes
         # its visibility wants to know its group.
         self._held: dict[int, MessageRecord] = {}
-        self._handed = Handed()
-        self._fresh = Fresh()
+        self._handed = native.Handed(config.HELD_MESSAGES_MAX)
+        self._fresh = native.Fresh(config.READ_AHEAD_BYTES, _REFUSED_MAX)
         keys = self.messages
         self.fifo_keys = FifoKeys(
             self.keys.generation, keys.total, keys.data, keys.group, keys.head
@@ -117,31 +105,34 @@ class FifoQueue(LiveQueue):
             self._catch_up(now)
         if not self.timers.knows_all or self._has_arrivals or self.delay:
             return None
-        choice, is_plain = PlainChoice([], []), True
-        oldest_ms = (now >> 16) - self.settings.retention_ms
-        while is_plain and len(choice.items) < limit:
+        items: list[Item] = []
+        groups: list[str] = []
+        while len(items) < limit:
             self._load_ready(now)
             head = self.ready.take(now, 0)
             if head is None:
                 break
-            items = self._unreceived(head, limit - len(choice.items))
-            choice.items.extend(items)
+            found = self._unreceived(head, limit - len(items))
+            items += found
             # Also of a group without any: it is taken.
-            choice.groups.extend([head.group_id] * max(len(items), 1))
-            is_plain = bool(items) and native.are_plain(items, oldest_ms)
-        if not is_plain or not choice.items:
-            self.untake(choice)
+            groups += [head.group_id] * max(len(found), 1)
+            if not found:
+                break
+        oldest_ms = (now >> 16) - self.settings.retention_ms
+        held, places = self.group.latches.held, None
+        if items and len(items) == len(groups):
+            places = native.place_plain(items, oldest_ms, self.messages.state, held)
+        if places is None:
+            self._release(set(groups))
             return None
-        self.scanned += len(choice.items)
-        return choice
+        self.scanned += len(items)
+        return PlainChoice(items, groups, *places)
 
     def _unreceived(self, head: Head, limit: int) -> list[Item]:
         """The first messages of the group; nothing if somebody has received one of them."""
         head_key = self.messages.head_key(head.group_id)
         positions = self.group.head_rows.positions(head_key, head.position, limit)
-        if self.timers.has_any(positions):
-            return []
-        return list(zip(positions, self._records(positions), strict=True))
+        return [] if self.timers.has_any(positions) else self._records(positions)
 
     def untake(self, choice: PlainChoice) -> None:
         self._release(set(choice.groups))
@@ -161,7 +152,7 @@ class FifoQueue(LiveQueue):
             keys.head + begin, native.prefix_end(keys.head), config.MOVE_GROUPS_MAX
         )
         for key, row in rows:
-            head = head_of(split_head_key(key)[1].decode(), row)
+            head = Head.stored(split_head_key(key)[1].decode(), row)
             if head.position > through or head.due_at(self.delay) > now:
                 continue
             if not self.ready.claim(head.group_id):
@@ -219,8 +210,7 @@ class FifoQueue(LiveQueue):
         while rows := self.group.scan_keys(begin, end, limit):
             positions = [keys.group_position(row) for row in rows]
             states = self._states(positions)
-            records = self._records(positions)
-            for position, record in zip(positions, records, strict=True):
+            for position, record in self._records(positions):
                 self.scanned += 1
                 # One that somebody is changing counts as invisible.
                 taken = self._taken(position, states.get(position), record)
@@ -242,16 +232,8 @@ class FifoQueue(LiveQueue):
         stored = self.group.get_many([self.messages.state_key(one) for one in positions])
         return dict(zip(positions, stored, strict=True))
 
-    def _records(self, positions: Sequence[int]) -> list[bytes]:
-        records = self._fresh.take(positions)
-        missing = [at for at, record in enumerate(records) if record is None]
-        if missing:
-            wanted = [self.messages.data_key(positions[at]) for at in missing]
-            for at, stored in zip(missing, self.group.get_many(wanted), strict=True):
-                records[at] = stored
-        found = [record for record in records if record is not None]
-        assert len(found) == len(records), "a row of a group without its message"
-        return found
+    def _records(self, positions: Sequence[int]) -> list[Item]:
+        return self._fresh.take(positions, self.messages.data, self.group.get_many)
 
     def _taken(self, position: int, state: bytes | None, record: bytes) -> Taken:
         decoded = None if state is None else native.decode_state(state)
@@ -283,16 +265,10 @@ class FifoQueue(LiveQueue):
             self.sent_one(commit_ts << 16 | draft[0], draft[1], record)
 
     def sent_one(self, position: int, group_id: str, record: bytes) -> None:
-        """Behind others of its group a message changes nothing; of a group that nobody knows, when
-        all are known, it is the first.
-        """
         self.messages_in += 1
         self._fresh.add(position, record)
-        if self.ready.lacks(group_id, position):
-            if self.ready.knows_all:
-                self.ready.put(Head(position >> 16, position, group_id))
-            else:
-                self._refresh(group_id)
+        if not self.ready.sent(group_id, position):
+            self._refresh(group_id)
         if self.waiters:
             self.group.afterwards(self._wake)
 
@@ -314,25 +290,22 @@ class FifoQueue(LiveQueue):
             for position in positions:
                 self._held.pop(position, None)
 
-    def hidden(self, places: Sequence[tuple[int, int]], now: int) -> Hidden | None:
+    def hidden(
+        self, handles: Sequence[str], held: set[bytes]
+    ) -> tuple[Hidden, tuple[bytes, ...]] | None:
         """As in a standard queue; here a handle must be the last one, and still good."""
-        groups = self._handed.groups_of(places)
-        times = None if groups is None else self.timers.times_of(groups)
-        if groups is None or times is None or min(times.values()) <= now:
+        keys, now, scheduled = self.messages, self.group.now(), self.timers.scheduled
+        receipts = self.receipt_secret, self.partition, self.generation
+        prefixes = keys.state, keys.group, keys.head
+        found = self._handed.hidden(receipts, handles, scheduled, now, prefixes, held)
+        if found is None:
             return None
-        return Hidden(times, groups)
-
-    def unfiling(self, hidden: Hidden) -> list[Write]:
-        keys, writes = self.messages, list[Write]()
-        for group_id, run in groupby(hidden.groups.items(), _group_of_item):
-            rows = native.state_keys(keys.group_prefix(group_id), [item[0] for item in run])
-            writes += [(FRESH_DELETE, row, b"") for row in rows]
-            writes.append((TOUCH, keys.head_key(group_id), b""))
-        return writes
+        times, latched, groups, unfiling = found
+        return Hidden(times, groups, unfiling), latched
 
     def deleted(self, hidden: Hidden) -> None:
         self.removed(hidden.times)
-        for group_id in set(hidden.groups.values()):
+        for group_id in hidden.groups:
             self._refresh(group_id)
         self._wake()
 
@@ -354,11 +327,7 @@ class FifoQueue(LiveQueue):
             self._refresh(group_id)
 
     def _refresh(self, group_id: str) -> None:
-        row = self.group.head_rows.get(self.messages.head_key(group_id))
-        if row is None:
-            self.ready.forget(group_id)
-        else:
-            self.ready.put(head_of(group_id, row))
+        self.ready.renew(group_id, self.group.head_rows.get(self.messages.head_key(group_id)))
 
     # --- waiting for a message ---------------------------------------------------------------
 

@@ -74,13 +74,7 @@ def submit_receive(
     choice = queue.take_plain(limit, group.now())
     if choice is None:
         return None
-    keys = queue.handout_keys
-    if not choice.keys:
-        choice = choice.located(keys.places.state)
-        if not group.latches.held.isdisjoint(choice.keys):
-            queue.untake(choice)
-            return None
-    positions, latched = choice.positions, choice.keys
+    keys, positions, latched = queue.handout_keys, choice.positions, choice.keys
     request = invocation or service.new_request()
     try:
         start_ts, commit_ts = group.stamp(request)
@@ -127,32 +121,17 @@ def submit_delete(
 ) -> Removal | None:
     """As `submit_receive`. All handles are good, or the long way has to look."""
     group = queue.group
-    found = _hidden(queue, handles)
+    found = queue.hidden(handles, group.latches.held)
     if found is None:
         return None
     hidden, latched = found
-    keys, mask, rest = queue.handout_keys, (1 << len(handles)) - 1, queue.unfiling(hidden)
+    keys, mask = queue.handout_keys, (1 << len(handles)) - 1
     request = invocation or service.new_request()
     retention = CLIENT_RETRIES if invocation else SERVER_ATTEMPTS
     start_ts, commit_ts = group.stamp(request)
     encoded = native.plan_delete(
-        request, start_ts, commit_ts, retention, keys, mask, hidden.times, rest
+        request, start_ts, commit_ts, retention, keys, mask, hidden.times, hidden.unfiling
     )
     group.latches.hold(latched)
     group.submit_encoded(request, commit_ts, encoded, waiting, latched)
     return Removal(request, queue, hidden)
-
-
-def _hidden(queue: PlainQueue, handles: Sequence[str]) -> tuple[Hidden, tuple[bytes, ...]] | None:
-    """What the handles name, and the keys of the states, which nobody holds."""
-    group = queue.group
-    held = group.latches.held
-    if isinstance(queue, StandardQueue):
-        return queue.hidden(handles, held)
-    secret, generation = queue.receipt_secret, queue.generation
-    places = native.receipt_places(secret, queue.partition, generation, handles)
-    hidden = None if places is None else queue.hidden(places, group.now())
-    if hidden is None:
-        return None
-    latched = tuple(native.state_keys(queue.messages.state, hidden.times))
-    return (hidden, latched) if held.isdisjoint(latched) else None

@@ -7,7 +7,7 @@ test per call.
 from collections.abc import Collection, Iterable, Sequence
 
 from fastnode import config, native
-from fastnode.native import MESSAGE_FILED, MessageRecord, PlannedSend, Write
+from fastnode.native import MESSAGE_FILED, MessageRecord, PlannedSend
 from fastnode.queue.choice import Choice, Hidden, PlainChoice, Taken
 from fastnode.queue.fair import Tenants
 from fastnode.queue.live import LiveQueue
@@ -156,11 +156,7 @@ class StandardQueue(LiveQueue):
                 self.messages.state,
                 held,
             )
-        return None if found is None else (Hidden(found[0], {}), found[1])
-
-    def unfiling(self, _hidden: Hidden) -> list[Write]:
-        """What else a delete writes."""
-        return []
+        return None if found is None else (Hidden(found[0], (), []), found[1])
 
     def deleted(self, hidden: Hidden) -> None:
         """The delete is through."""

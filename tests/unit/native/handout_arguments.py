@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from fastnode import native
+from fastnode import _deliver_ref, native
 from tests.unit.native import strategies as own
 
 Arguments = st.SearchStrategy[tuple[Any, ...]]
@@ -42,7 +42,7 @@ def hidden_arguments(
 ) -> tuple[Any, ...]:
     """Handles of which some name messages that are hidden, and some of these are latched."""
     secret, generation = b"s" * 16, 1
-    each = [native.receipt_places(secret, partition, generation, [one]) for one in named]
+    each = [_deliver_ref.receipt_places(secret, partition, generation, [one]) for one in named]
     positions = [places[0][0] for places in each if places]
     often = [any(chosen[index : index + 3]) for index in range(4)]
     scheduled = {one: 7 for one, is_known in zip(positions, often, strict=False) if is_known}

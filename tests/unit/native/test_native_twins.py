@@ -237,10 +237,10 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
         st.lists(st.tuples(st.binary(min_size=10, max_size=14), own.blobs), max_size=4),
         st.sets(positions, max_size=2),
     ),
-    "are_plain": st.tuples(
-        st.lists(items, max_size=3), st.integers(-(2**63), 2**63 - 1) | st.just(0)
-    ),
     "take_plain": handout_arguments.taking(stored_messages),
+    "place_plain": handout_arguments.taking(stored_messages).map(
+        lambda made: (list(made[0]), *made[2:])
+    ),
     "plan_receive": st.tuples(
         *(sixteens, numbers, numbers, st.integers(-1, 256), handout_keys, numbers, positions),
         st.lists(items, min_size=1, max_size=18),
@@ -254,10 +254,6 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     ),
     "show_messages": st.tuples(
         sixteens, numbers, own.partitions, numbers, st.lists(items, min_size=1, max_size=17)
-    ),
-    "receipt_places": st.tuples(
-        *(st.just(b"s" * 16), st.sampled_from([native.UNPARTITIONED, 0]), st.sampled_from([1, 2])),
-        st.lists(few_receipts | handles, max_size=3),
     ),
     "hidden_messages": handout_arguments.hiding(few_receipts | handles),
     "plan_sends": st.tuples(

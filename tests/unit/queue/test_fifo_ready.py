@@ -1,18 +1,22 @@
 """The mirror of the ready rows in pages of two: what it knows, what it leaves to the engine."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastnode import config
-from fastnode.queue.fifo_ready import Head, Ready
+from fastnode import _fifo_ref, native
+from fastnode.native import Head
 
 ALL_TIME = 1 << 40
+PAGE = 2
+IMPLEMENTATIONS = [_fifo_ref.Ready, *([native.Ready] if native.COMPILED else [])]
 
 
-@pytest.fixture(autouse=True)
-def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "READY_PAGE", 2)
+@pytest.fixture(autouse=True, scope="module", params=IMPLEMENTATIONS)
+def implementation(request: pytest.FixtureRequest) -> None:
+    Paged.implementation = request.param
 
 
 def waiting(sent: int, group: str) -> Head:
@@ -27,16 +31,18 @@ def hidden(sent: int, until: int, group: str) -> Head:
 class Paged:
     """A `Ready` over rows that are stored; loads pages as a queue does."""
 
+    implementation: Any
+
     def __init__(self, *rows: Head) -> None:
         self.rows = {head.group_id: head for head in rows}
-        self.ready = Ready()
+        self.ready = self.implementation(PAGE)
         self.pages = 0
 
     def load(self, now: int, delay: int = 0) -> None:
         while self.ready.needs_page(now, delay):
             stored = sorted(self.rows.values())
-            page = [head for head in stored if head >= self.ready.horizon][: config.READY_PAGE]
-            self.ready.load(page, is_last=len(page) < config.READY_PAGE)
+            page = [head for head in stored if head >= self.ready.horizon][:PAGE]
+            self.ready.load(page, is_last=len(page) < PAGE)
             self.pages += 1
             assert self.pages < 1_000, "a page after the other, without an end"
 
@@ -51,7 +57,7 @@ class Paged:
 
     def drop(self, group: str) -> None:
         self.rows.pop(group, None)
-        self.ready.forget(group)
+        self.ready.renew(group, None)
 
 
 def test_groups_come_in_the_order_in_which_they_became_available() -> None:

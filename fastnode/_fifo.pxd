@@ -1,0 +1,30 @@
+# What the memory of a FIFO queue holds.
+
+cimport cython
+
+
+@cython.final
+cdef class Ready:
+    # Heads that somebody has received, heads that nobody has; what is true of them, by group.
+    cdef list received, unreceived
+    cdef dict known
+    cdef set taken
+    cdef tuple horizon_place
+    cdef Py_ssize_t page_max, size_max
+    cdef int keep(self, head) except -1
+    cdef object top(self, list heap)
+    cdef object first(self, delay)
+    cdef int shrink(self) except -1
+
+
+@cython.final
+cdef class Fresh:
+    cdef dict records
+    cdef Py_ssize_t kept, bytes_max, refused, refused_max
+
+
+@cython.final
+cdef class Handed:
+    # Group and nonce, by position.
+    cdef dict handed
+    cdef Py_ssize_t count_max

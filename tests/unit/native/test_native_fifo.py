@@ -1,0 +1,249 @@
+"""What a FIFO queue remembers: compiled as in the twins, and within bounds."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastnode import _fifo_ref, native
+from fastnode.native import Head
+
+COMPILED = pytest.mark.skipif(not native.COMPILED, reason="pure mode has nothing to compare")
+HANDED: list[Any] = [_fifo_ref.Handed, *([native.Handed] if native.COMPILED else [])]
+FRESH: list[Any] = [_fifo_ref.Fresh, *([native.Fresh] if native.COMPILED else [])]
+
+SECRET = b"s" * 16
+RECEIPTS = SECRET, native.UNPARTITIONED, 1
+PREFIXES = b"state", b"group", b"head"
+FEW = st.integers(0, 5)
+GROUPS = st.sampled_from("ab")
+
+
+def position_of(number: int) -> int:
+    return 1_000 + number << 16 | number % 16
+
+
+def handle(number: int, nonce: int, generation: int = 1) -> str:
+    position = position_of(number)
+    message_id = native.message_id(position >> 16, position & 15, bytes(16))
+    return native.encode_receipt(SECRET, generation, message_id, nonce, native.UNPARTITIONED)
+
+
+def hidden(handed: Any, handles: list[str], until: dict[int, int], held: Any = ()) -> Any:
+    scheduled = {position_of(number): at for number, at in until.items()}
+    latched = set(native.state_keys(PREFIXES[0], [position_of(number) for number in held]))
+    return handed.hidden(RECEIPTS, handles, scheduled, 10, PREFIXES, latched)
+
+
+# --- messages that were handed out ---------------------------------------------------------------
+
+
+def given_out(implementation: Any, count_max: int = 100) -> Any:
+    """Two messages of one group and one of another, received at 7."""
+    handed = implementation(count_max)
+    handed.add([position_of(number) for number in (1, 2, 3)], ["a", "b", "a"], 7)
+    return handed
+
+
+@pytest.mark.parametrize("implementation", HANDED)
+def test_what_handles_name_is_told_with_what_removes_it(implementation: Any) -> None:
+    handles = [handle(3, 7), handle(2, 7), handle(1, 7), handle(2, 7)]
+    found = hidden(given_out(implementation), handles, {1: 11, 2: 12, 3: 13})
+    times, keys, groups, writes = found
+    assert list(times.items()) == [(position_of(number), 10 + number) for number in (3, 2, 1)]
+    assert keys == tuple(native.state_keys(b"state", times))
+    assert groups == ["a", "b"]
+    rows = [
+        native.group_key(b"group", group, at >> 16, at & 0xFFFF)
+        for group, at in zip("aba", times, strict=True)
+    ]
+    assert writes == [
+        *((native.FRESH_DELETE, row, b"") for row in rows),
+        *((native.TOUCH, b"head" + native.text(group), b"") for group in "ab"),
+    ]
+
+
+@pytest.mark.parametrize("implementation", HANDED)
+def test_one_handle_that_is_not_good_spoils_all(implementation: Any) -> None:
+    handed, until = given_out(implementation), {1: 11, 2: 11, 3: 11}
+    good = handle(1, 7)
+    assert hidden(handed, [good], until) is not None
+    assert hidden(handed, [good, handle(2, 8)], until) is None, "received again since"
+    assert hidden(handed, [good, handle(4, 7)], until | {4: 11}) is None, "never received"
+    assert hidden(handed, [good, handle(2, 7, generation=2)], until) is None
+    assert hidden(handed, [good, "x"], until) is None
+    assert hidden(handed, [good, handle(2, 7)], {1: 11, 2: 10}) is None, "visible again"
+    assert hidden(handed, [good, handle(2, 7)], {1: 11}) is None
+    assert hidden(handed, [good, handle(2, 7)], until, held=[2]) is None
+    handed.forget([position_of(2), position_of(5)])
+    assert hidden(handed, [handle(2, 7)], until) is None
+    assert hidden(handed, [good], until) is not None
+
+
+@pytest.mark.parametrize("implementation", HANDED)
+def test_what_was_handed_out_is_remembered_within_a_bound(implementation: Any) -> None:
+    handed = given_out(implementation, count_max=3)
+    handed.add([position_of(4)], ["c"], 8)
+    until = {1: 11, 4: 11}
+    assert hidden(handed, [handle(1, 7)], until) is None
+    assert hidden(handed, [handle(4, 8)], until) is not None
+
+
+HANDED_STEPS = st.one_of(
+    st.tuples(st.just("add"), st.lists(st.tuples(FEW, GROUPS), max_size=4), FEW),
+    st.tuples(st.just("forget"), st.lists(FEW, max_size=2)),
+)
+
+
+@COMPILED
+@given(
+    st.lists(HANDED_STEPS, max_size=8),
+    st.lists(st.tuples(FEW, FEW), max_size=3),
+    st.dictionaries(FEW, st.integers(8, 20)),
+    st.sets(FEW, max_size=1),
+)
+def test_compiled_and_plain_hand_out_the_same(
+    steps: list[tuple[Any, ...]],
+    named: list[tuple[int, int]],
+    until: dict[int, int],
+    held: set[int],
+) -> None:
+    both = [implementation(6) for implementation in HANDED]
+    for kind, what, *nonce in steps:
+        for handed in both:
+            if kind == "add":
+                positions = tuple(position_of(number) for number, _ in what)
+                handed.add(positions, [group for _, group in what], *nonce)
+            else:
+                handed.forget([position_of(number) for number in what])
+        plain, compiled = (
+            hidden(handed, [handle(*one) for one in named], until, held) for handed in both
+        )
+        assert plain == compiled
+
+
+# --- records that were sent lately ---------------------------------------------------------------
+
+
+def read(keys: list[bytes]) -> list[bytes | None]:
+    """Every message is stored."""
+    return [b"read " + key for key in keys]
+
+
+def taken(fresh: Any, *positions: int) -> list[bytes]:
+    items = fresh.take(positions, b"data", read)
+    assert [position for position, _ in items] == list(positions)
+    return [b"read" if record.startswith(b"read data") else record for _, record in items]
+
+
+@pytest.mark.parametrize("implementation", FRESH)
+def test_a_record_is_there_once(implementation: Any) -> None:
+    fresh = implementation(100, 100)
+    fresh.add(1, b"one")
+    fresh.add(3, b"three")
+    assert taken(fresh, 1, 2, 3) == [b"one", b"read", b"three"]
+    assert taken(fresh, 3) == [b"read"]
+    assert fresh.take([5], b"data", read) == [(5, b"read " + native.state_keys(b"data", [5])[0])]
+
+
+@pytest.mark.parametrize("implementation", FRESH)
+def test_what_finds_no_room_is_left_out_until_there_is_some(implementation: Any) -> None:
+    fresh = implementation(10, 100)
+    for position in range(4):
+        fresh.add(position, b"four")
+    assert taken(fresh, *range(4)) == [b"four", b"four", b"read", b"read"]
+    fresh.add(4, b"four")
+    assert taken(fresh, 4) == [b"four"]
+
+
+@pytest.mark.parametrize("implementation", FRESH)
+def test_those_that_nobody_asks_for_make_room_at_last(implementation: Any) -> None:
+    fresh = implementation(10, 3)
+    for position in range(6):
+        fresh.add(position, b"four")
+    assert taken(fresh, *range(6)) == [b"read"] * 4 + [b"four"] * 2
+
+
+@pytest.mark.parametrize("implementation", FRESH)
+def test_a_message_that_is_not_stored_is_no_message(implementation: Any) -> None:
+    with pytest.raises(AssertionError, match="without its message"):
+        implementation(10, 3).take([1, 2], b"data", lambda keys: [b"x", None])
+
+
+FRESH_STEPS = st.one_of(
+    st.tuples(st.just("add"), FEW, st.binary(max_size=4)),
+    st.tuples(st.just("take"), st.lists(FEW, unique=True, max_size=3)),
+)
+
+
+@COMPILED
+@given(st.lists(FRESH_STEPS, max_size=20))
+def test_compiled_and_plain_keep_the_same_records(steps: list[tuple[Any, ...]]) -> None:
+    both = [implementation(8, 3) for implementation in FRESH]
+    for kind, what, *record in steps:
+        if kind == "add":
+            for fresh in both:
+                fresh.add(what, *record)
+        else:
+            assert taken(both[0], *what) == taken(both[1], *what)
+
+
+# --- groups that can deliver ---------------------------------------------------------------------
+
+
+def stored(sent: int, until: int | None) -> bytes:
+    position = sent << 16
+    return position.to_bytes(10, "big") + (sent if until is None else until).to_bytes(8, "big")
+
+
+MANY = st.sampled_from("abcdefghijkl")
+TIMES = st.integers(0, 40)
+READY_STEPS = st.one_of(
+    *[st.tuples(st.just("renew"), MANY, TIMES, st.none() | TIMES)] * 3,
+    st.tuples(st.just("empty"), MANY),
+    st.tuples(st.just("sent"), MANY, TIMES),
+    *[st.tuples(st.just("take"), TIMES)] * 2,
+    st.tuples(st.just("claim"), MANY),
+    st.tuples(st.just("give_back"), st.lists(MANY, max_size=2)),
+)
+
+
+def run(ready: Any, rows: dict[str, bytes], delay: int, kind: str, *what: Any) -> object:
+    """`rows` are what the engine has."""
+    if kind == "renew" or kind == "empty":
+        return ready.renew(what[0], rows.get(what[0]))
+    if kind != "take":
+        rest = [what[1] << 16] if kind == "sent" else []
+        return getattr(ready, kind)(what[0], *rest)
+    while ready.needs_page(what[0], delay):
+        heads = sorted(Head.stored(group, row) for group, row in rows.items())
+        page = [head for head in heads if head >= ready.horizon][:2]
+        ready.load(page, is_last=len(page) < 2)
+    return ready.take(what[0], delay)
+
+
+@COMPILED
+@given(st.lists(READY_STEPS, max_size=40), st.sampled_from([0, 0, 7]))
+def test_compiled_and_plain_take_the_same_groups(steps: list[tuple[Any, ...]], delay: int) -> None:
+    plain, compiled = _fifo_ref.Ready(2), native.Ready(2)
+    rows: dict[str, bytes] = {}
+    for kind, *what in steps:
+        if kind == "renew":
+            rows[what[0]] = stored(*what[1:])
+        elif kind == "empty":
+            rows.pop(what[0], None)
+        seen = [
+            (
+                run(ready, rows, delay, kind, *what),
+                *(ready.horizon, ready.has_taken, ready.next_at(delay), ready.has_due(20, delay)),
+            )
+            for ready in (plain, compiled)
+        ]
+        assert seen[0] == seen[1]
+
+
+@COMPILED
+def test_what_is_no_head_is_refused() -> None:
+    with pytest.raises(ValueError, match="position and a time"):
+        native.Ready(2).renew("g", b"short")
