@@ -20,7 +20,11 @@ cdef class Ready:
 @cython.final
 cdef class Fresh:
     cdef dict records
-    cdef Py_ssize_t kept, bytes_max, refused, refused_max
+    cdef object next_position
+    cdef bint reaches_end
+    cdef Py_ssize_t kept, bytes_max, missed, missed_max, rows
+    cdef int keep(self, position, bytes record) except -1
+    cdef int forget_all(self) except -1
 
 
 @cython.final

@@ -1,6 +1,6 @@
 """The Python surface of `_fifo.pyx`."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Self, final
 
 from fastnode._deliver_ref import Item, Write
@@ -26,8 +26,18 @@ class Ready:
 
 @final
 class Fresh:
-    def __new__(cls, bytes_max: int, refused_max: int) -> Self: ...
+    def __new__(cls, bytes_max: int, missed_max: int, *, is_empty: bool) -> Self: ...
+    @property
+    def page_rows(self) -> int: ...
     def add(self, position: int, record: bytes) -> None: ...
+    def page_begin(self, positions: Sequence[int]) -> int | None: ...
+    def load(
+        self,
+        rows: Sequence[tuple[bytes, bytes]],
+        received: Container[int],
+        state_prefix: bytes,
+        held: set[bytes],
+    ) -> None: ...
     def take(
         self,
         positions: Sequence[int],

@@ -34,6 +34,8 @@ cdef enum:
     HEAD_BYTES = 18
 
 cdef type _Head = _ref.Head
+cdef Py_ssize_t _FIRST_PAGE_ROWS = _ref.FIRST_PAGE_ROWS
+cdef Py_ssize_t _PAGE_ROWS_MAX = _ref.PAGE_ROWS_MAX
 cdef tuple _NO_HORIZON = _ref.NO_HORIZON
 cdef object _FRESH_DELETE = _core_types.FRESH_DELETE
 cdef object _TOUCH = _core_types.TOUCH
@@ -176,21 +178,58 @@ cdef inline object due_at(head, delay):
 
 @cython.auto_pickle(False)
 cdef class Fresh:
-    def __cinit__(self, Py_ssize_t bytes_max, Py_ssize_t refused_max):
+    def __cinit__(self, Py_ssize_t bytes_max, Py_ssize_t missed_max, *, bint is_empty):
+        self.rows = _FIRST_PAGE_ROWS
+        self.bytes_max, self.missed_max = bytes_max, missed_max
         self.records = {}
-        self.kept = self.refused = 0
-        self.bytes_max, self.refused_max = bytes_max, refused_max
+        self.forget_all()
+        self.reaches_end = is_empty
+
+    @property
+    def page_rows(self):
+        return self.rows
 
     def add(self, position, bytes record not None):
-        cdef Py_ssize_t size = PyBytes_GET_SIZE(record)
-        if self.kept + size > self.bytes_max:
-            self.refused += 1
-            if self.refused < self.refused_max:
-                return
-            self.records.clear()
-            self.kept = self.refused = 0
-        self.records[position] = record
-        self.kept += size
+        if not self.reaches_end or position < self.next_position:
+            return
+        if self.kept + PyBytes_GET_SIZE(record) > self.bytes_max:
+            self.reaches_end = False
+            return
+        self.keep(position, record)
+        self.next_position = position + 1
+
+    def page_begin(self, positions not None):
+        cdef Py_ssize_t count
+        if self.reaches_end:
+            return None
+        count = len(positions)
+        if count == 0 or positions[count - 1] < self.next_position:
+            return None
+        if self.kept > self.bytes_max // 2:
+            return None
+        return max(self.next_position, positions[0])
+
+    def load(
+        self, rows not None, received not None, bytes state_prefix not None, set held not None
+    ):
+        cdef Py_ssize_t size = 0, count = len(rows), fitting
+        cdef bint is_full = False
+        cdef Place place
+        cdef bytes record
+        for row in rows:
+            record = bytes_at(row, 1)
+            size += PyBytes_GET_SIZE(record)
+            is_full = is_full or self.kept + PyBytes_GET_SIZE(record) > self.bytes_max
+            if is_full:
+                continue
+            place = place_at(bytes_at(row, 0))
+            position = position_of(place.commit_ts, place.entry)
+            self.next_position = position + 1
+            if position not in received and key_of(state_prefix, &place) not in held:
+                self.keep(position, record)
+        self.reaches_end = count < self.rows and not is_full
+        fitting = self.bytes_max * count // (2 * size) if size else 1
+        self.rows = max(1, min(fitting, 4 * self.rows, _PAGE_ROWS_MAX))
 
     def take(self, positions not None, bytes data_prefix not None, read not None):
         cdef list items = [], missing = [], wanted = []
@@ -205,8 +244,10 @@ cdef class Fresh:
                 wanted.append(key_of(data_prefix, &place))
             else:
                 self.kept -= PyBytes_GET_SIZE(record)
-                self.refused = 0
             items.append((position, record))
+        self.missed = 0 if len(missing) < len(items) else self.missed + len(missing)
+        if self.missed >= self.missed_max:
+            self.forget_all()
         if missing:
             found = tuple(read(wanted))
             for index in range(len(missing)):
@@ -214,6 +255,29 @@ cdef class Fresh:
                 assert record is not None, "a row of a group without its message"
                 items[missing[index]] = (part(items[missing[index]], 0), record)
         return items
+
+    cdef int keep(self, position, bytes record) except -1:
+        self.records[position] = record
+        self.kept += PyBytes_GET_SIZE(record)
+        return 0
+
+    cdef int forget_all(self) except -1:
+        self.records.clear()
+        self.kept = self.missed = 0
+        self.next_position = 0
+        self.reaches_end = False
+        return 0
+
+
+cdef Place place_at(bytes key) except *:
+    """What a key ends with."""
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(key)
+    cdef Place place
+    if size < PLACE_BYTES:
+        raise ValueError("a key ends with a position")
+    place.commit_ts = load_u64(address(key) + size - PLACE_BYTES)
+    place.entry = load_u16(address(key) + size - 2)
+    return place
 
 
 @cython.auto_pickle(False)

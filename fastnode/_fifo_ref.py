@@ -5,7 +5,7 @@ that were sent lately, and messages that were handed out once.
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import repeat
 from typing import Final, NamedTuple, Self
 
@@ -17,6 +17,9 @@ from fastnode._plan_ref import POSITION_BYTES
 # A place in the stored order: when, and which position.
 Place = tuple[int, int]
 NO_HORIZON: Final = (1 << 64, 0)
+# Of records: the first page may hold large ones.
+FIRST_PAGE_ROWS: Final = 16
+PAGE_ROWS_MAX: Final = 1_024
 
 
 class Head(NamedTuple):
@@ -171,31 +174,66 @@ class Ready:
 
 
 class Fresh:
-    """Records of messages that were sent lately and that nobody has received: most are received
-    soon, and then need not be read. What finds no room is left out: those before it will be
-    received before it.
+    """Records of messages that nobody has received: most that were sent lately are received soon,
+    and then need not be read one by one.
 
-    So many in a row that find no room as `refused_max` mean that those here are not asked for: they
+    While there is room sends add to them. What finds none is read a page at a time when it is
+    wanted: `_next` is where the next page may begin, unless all that follows is known. So many
+    messages in a row that are not here as `missed_max` mean that those here are not asked for: they
     were removed unseen, or their groups are locked.
     """
 
-    __slots__ = ("_bytes", "_bytes_max", "_records", "_refused", "_refused_max")
+    __slots__ = (
+        *("_bytes", "_bytes_max", "_missed", "_missed_max", "_next", "_reaches_end", "_records"),
+        "page_rows",
+    )
 
-    def __init__(self, bytes_max: int, refused_max: int) -> None:
+    def __init__(self, bytes_max: int, missed_max: int, *, is_empty: bool) -> None:
+        """`is_empty`: there are no messages yet."""
+        # How many records the next page should have.
+        self.page_rows = FIRST_PAGE_ROWS
+        self._bytes_max, self._missed_max = bytes_max, missed_max
         self._records: dict[int, bytes] = {}
-        self._bytes = 0
-        self._refused = 0
-        self._bytes_max, self._refused_max = bytes_max, refused_max
+        self._bytes = self._missed = self._next = 0
+        self._reaches_end = is_empty
 
     def add(self, position: int, record: bytes) -> None:
+        """It was sent. A page read meanwhile may have brought it already."""
+        if not self._reaches_end or position < self._next:
+            return
         if self._bytes + len(record) > self._bytes_max:
-            self._refused += 1
-            if self._refused < self._refused_max:
-                return
-            self._records.clear()
-            self._bytes = self._refused = 0
-        self._records[position] = record
-        self._bytes += len(record)
+            self._reaches_end = False
+            return
+        self._keep(position, record)
+        self._next = position + 1
+
+    def page_begin(self, positions: Sequence[int]) -> int | None:
+        """Where a page of records should be read that has some of these; None if none should."""
+        if self._reaches_end or not positions or positions[-1] < self._next:
+            return None
+        # What is sent before the first of these is in the hands of others.
+        return max(self._next, positions[0]) if self._bytes <= self._bytes_max // 2 else None
+
+    def load(
+        self,
+        rows: Sequence[tuple[bytes, bytes]],
+        received: Container[int],
+        state_prefix: bytes,
+        held: set[bytes],
+    ) -> None:
+        """A page. What is received, or is just being changed, will not be asked for."""
+        self._reaches_end = len(rows) < self.page_rows
+        for key, record in rows:
+            position = int.from_bytes(key[-POSITION_BYTES:], "big")
+            if self._bytes + len(record) > self._bytes_max:
+                self._reaches_end = False
+                break
+            self._next = position + 1
+            if position not in received and state_keys(state_prefix, [position])[0] not in held:
+                self._keep(position, record)
+        size = sum(len(record) for _, record in rows)
+        fitting = self._bytes_max * len(rows) // (2 * size) if size else 1
+        self.page_rows = max(1, min(fitting, 4 * self.page_rows, PAGE_ROWS_MAX))
 
     def take(
         self,
@@ -205,11 +243,11 @@ class Fresh:
     ) -> list[Item]:
         """These messages with their records, of which those that are not here are read."""
         records = [self._records.pop(position, None) for position in positions]
-        found = sum(len(record) for record in records if record is not None)
-        if found:
-            self._bytes -= found
-            self._refused = 0
+        self._bytes -= sum(len(record) for record in records if record is not None)
         missing = [at for at, record in enumerate(records) if record is None]
+        self._missed = 0 if len(missing) < len(records) else self._missed + len(missing)
+        if self._missed >= self._missed_max:
+            self._forget()
         if missing:
             wanted = state_keys(data_prefix, [positions[at] for at in missing])
             for at, stored in zip(missing, read(wanted), strict=True):
@@ -217,6 +255,15 @@ class Fresh:
         items = [(at, one) for at, one in zip(positions, records, strict=True) if one is not None]
         assert len(items) == len(records), "a row of a group without its message"
         return items
+
+    def _keep(self, position: int, record: bytes) -> None:
+        self._records[position] = record
+        self._bytes += len(record)
+
+    def _forget(self) -> None:
+        self._records.clear()
+        self._bytes = self._missed = self._next = 0
+        self._reaches_end = False
 
 
 class Handed:

@@ -26,8 +26,8 @@ from fastnode.store.txn import Txn
 _PASSED_OVER_MAX: Final = 64
 # To take off a body that is smaller costs more than to keep it.
 _LIGHT_BODY_BYTES: Final = 256
-# So many messages in a row for whose records there is no room: those kept are not asked for.
-_REFUSED_MAX: Final = 16 * config.READ_AHEAD_MESSAGES
+# So many records in a row that had to be read: those kept are not asked for.
+_MISSED_MAX: Final = 16 * config.READ_AHEAD_MESSAGES
 
 
 class FifoQueue(LiveQueue):
@@ -43,8 +43,9 @@ class FifoQueue(LiveQueue):
         # its visibility wants to know its group.
         self._held: dict[int, MessageRecord] = {}
         self._handed = native.Handed(config.HELD_MESSAGES_MAX)
-        self._fresh = native.Fresh(config.READ_AHEAD_BYTES, _REFUSED_MAX)
         keys = self.messages
+        is_empty = not self.group.counter(keys.total)
+        self._fresh = native.Fresh(config.READ_AHEAD_BYTES, _MISSED_MAX, is_empty=is_empty)
         self.fifo_keys = FifoKeys(
             self.keys.generation, keys.total, keys.data, keys.group, keys.head
         )
@@ -233,7 +234,13 @@ class FifoQueue(LiveQueue):
         return dict(zip(positions, stored, strict=True))
 
     def _records(self, positions: Sequence[int]) -> list[Item]:
-        return self._fresh.take(positions, self.messages.data, self.group.get_many)
+        keys, fresh, group = self.messages, self._fresh, self.group
+        begin = fresh.page_begin(positions)
+        if begin is not None:
+            # What was sent next is soon wanted, and much cheaper in a row than one by one.
+            rows = group.scan(keys.data_key(begin), native.prefix_end(keys.data), fresh.page_rows)
+            fresh.load(rows, self.timers.scheduled, keys.state, group.latches.held)
+        return fresh.take(positions, keys.data, group.get_many)
 
     def _taken(self, position: int, state: bytes | None, record: bytes) -> Taken:
         decoded = None if state is None else native.decode_state(state)

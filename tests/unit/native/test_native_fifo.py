@@ -137,9 +137,15 @@ def taken(fresh: Any, *positions: int) -> list[bytes]:
     return [b"read" if record.startswith(b"read data") else record for _, record in items]
 
 
+def page(first: int, count: int) -> list[tuple[bytes, bytes]]:
+    """Rows of messages of four bytes."""
+    positions = range(first, first + count)
+    return [(key, b"four") for key in native.state_keys(b"data", positions)]
+
+
 @pytest.mark.parametrize("implementation", FRESH)
 def test_a_record_is_there_once(implementation: Any) -> None:
-    fresh = implementation(100, 100)
+    fresh = implementation(100, 100, is_empty=True)
     fresh.add(1, b"one")
     fresh.add(3, b"three")
     assert taken(fresh, 1, 2, 3) == [b"one", b"read", b"three"]
@@ -148,45 +154,95 @@ def test_a_record_is_there_once(implementation: Any) -> None:
 
 
 @pytest.mark.parametrize("implementation", FRESH)
-def test_what_finds_no_room_is_left_out_until_there_is_some(implementation: Any) -> None:
-    fresh = implementation(10, 100)
+def test_what_finds_no_room_is_read_in_a_page_when_there_is_some(implementation: Any) -> None:
+    fresh = implementation(10, 100, is_empty=True)
     for position in range(4):
         fresh.add(position, b"four")
-    assert taken(fresh, *range(4)) == [b"four", b"four", b"read", b"read"]
+    assert fresh.page_begin([0, 1]) is None, "all of them are here"
+    assert fresh.page_begin([0, 3]) is None, "there is no room"
+    assert taken(fresh, 0, 1) == [b"four", b"four"]
     fresh.add(4, b"four")
-    assert taken(fresh, 4) == [b"four"]
+    assert fresh.page_begin([1, 3]) == 2
+    fresh.load(page(2, 3), {3}, b"state", set(native.state_keys(b"state", [4])))
+    fresh.add(4, b"four")
+    fresh.add(5, b"four")
+    assert taken(fresh, *range(2, 6)) == [b"four", b"read", b"read", b"four"]
+
+
+@pytest.mark.parametrize("implementation", FRESH)
+def test_messages_from_before_are_read_from_the_first_that_is_wanted(implementation: Any) -> None:
+    fresh = implementation(1_000, 100, is_empty=False)
+    fresh.add(9, b"four")
+    assert fresh.page_begin([]) is None
+    assert fresh.page_begin([7, 9]) == 7 and fresh.page_rows == 16
+    fresh.load(page(7, 16), (), b"state", set())
+    assert fresh.page_rows == 64, "pages grow"
+    assert fresh.page_begin([7, 9]) is None
+    assert fresh.page_begin([8, 23]) == 23 and fresh.page_begin([30]) == 30
+    assert taken(fresh, 7, 22, 23) == [b"four", b"four", b"read"]
+
+
+@pytest.mark.parametrize("implementation", FRESH)
+def test_a_page_that_does_not_fit_goes_on_later(implementation: Any) -> None:
+    fresh = implementation(10, 100, is_empty=False)
+    fresh.load(page(0, 5), (), b"state", set())
+    assert fresh.page_rows == 1
+    assert taken(fresh, 0, 1, 2) == [b"four", b"four", b"read"]
+    assert fresh.page_begin([4]) == 4 and fresh.page_begin([1, 2]) == 2
 
 
 @pytest.mark.parametrize("implementation", FRESH)
 def test_those_that_nobody_asks_for_make_room_at_last(implementation: Any) -> None:
-    fresh = implementation(10, 3)
+    fresh = implementation(10, 3, is_empty=True)
     for position in range(6):
         fresh.add(position, b"four")
-    assert taken(fresh, *range(6)) == [b"read"] * 4 + [b"four"] * 2
+    assert taken(fresh, 3, 4) == [b"read", b"read"] and fresh.page_begin([5]) is None
+    assert taken(fresh, 5) == [b"read"]
+    assert fresh.page_begin([6]) == 6
+    assert taken(fresh, 0, 1) == [b"read", b"read"]
 
 
 @pytest.mark.parametrize("implementation", FRESH)
 def test_a_message_that_is_not_stored_is_no_message(implementation: Any) -> None:
     with pytest.raises(AssertionError, match="without its message"):
-        implementation(10, 3).take([1, 2], b"data", lambda keys: [b"x", None])
+        implementation(10, 3, is_empty=True).take([1, 2], b"data", lambda keys: [b"x", None])
 
 
 FRESH_STEPS = st.one_of(
-    st.tuples(st.just("add"), FEW, st.binary(max_size=4)),
-    st.tuples(st.just("take"), st.lists(FEW, unique=True, max_size=3)),
+    *[st.tuples(st.just("add"), FEW, st.binary(max_size=4))] * 2,
+    *[st.tuples(st.just("take"), st.lists(st.integers(0, 30), unique=True, max_size=3))] * 2,
+    st.tuples(st.just("load"), FEW, st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30))),
 )
 
 
 @COMPILED
-@given(st.lists(FRESH_STEPS, max_size=20))
-def test_compiled_and_plain_keep_the_same_records(steps: list[tuple[Any, ...]]) -> None:
-    both = [implementation(8, 3) for implementation in FRESH]
-    for kind, what, *record in steps:
-        if kind == "add":
-            for fresh in both:
-                fresh.add(what, *record)
-        else:
-            assert taken(both[0], *what) == taken(both[1], *what)
+@given(st.lists(FRESH_STEPS, max_size=20), st.sampled_from([8, 80]), st.booleans())
+def test_compiled_and_plain_keep_the_same_records(
+    steps: list[tuple[Any, ...]], bytes_max: int, is_empty: bool
+) -> None:
+    both = [implementation(bytes_max, 4, is_empty=is_empty) for implementation in FRESH]
+    last = 0
+    for kind, what, *rest in steps:
+        wanted = sorted(what) if kind == "take" else [last + what]
+        begins = [fresh.page_begin(wanted) for fresh in both]
+        assert begins[0] == begins[1] and both[0].page_rows == both[1].page_rows
+        if kind == "take":
+            assert taken(both[0], *wanted) == taken(both[1], *wanted)
+            continue
+        rows = page(begins[0] or 0, min(both[0].page_rows, 31))
+        for fresh in both:
+            if kind == "add":
+                fresh.add(last + what, *rest)
+            elif begins[0] is not None:
+                fresh.load(rows, rest[0], b"state", set(native.state_keys(b"state", rest[1])))
+        last += what
+
+
+@COMPILED
+def test_what_is_no_key_of_a_record_is_refused() -> None:
+    fresh = native.Fresh(10, 3, is_empty=False)
+    with pytest.raises(ValueError, match="position"):
+        fresh.load([(b"short", b"")], (), b"state", set())
 
 
 # --- groups that can deliver ---------------------------------------------------------------------

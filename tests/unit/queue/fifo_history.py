@@ -35,11 +35,13 @@ class FifoRun(RuleBasedStateMachine):
     """What the rules of a history stand on: calls begun and committed, time, a long poll."""
 
     ready_page = config.READY_PAGE
+    read_ahead = config.READ_AHEAD_BYTES
 
     @initialize(scope=st.sampled_from(["queue", "messageGroup"]), delay=st.sampled_from([0, 0, 2]))
     def start(self, scope: str, delay: int) -> None:
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(config, "READY_PAGE", self.ready_page)
+        self.patch.setattr(config, "READ_AHEAD_BYTES", self.read_ahead)
         self.world = FifoWorld(
             DeduplicationScope=scope,
             DelaySeconds=str(delay),

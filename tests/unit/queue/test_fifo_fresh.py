@@ -1,5 +1,10 @@
 """Records kept for the receives to come, and messages that come back: it is always the same one."""
 
+from collections.abc import Sequence
+
+import pytest
+
+from fastnode import config, native
 from tests.unit.queue.fifo_world import URL, FifoWorld
 
 
@@ -22,3 +27,24 @@ def test_a_large_message_is_deleted_and_hidden_like_a_small_one() -> None:
     for message in (large, small):
         world.delete(URL, message.receipt_handle)
     assert world.counts(URL) == (0, 0, 0)
+
+
+def test_a_backlog_without_room_is_read_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "READ_AHEAD_BYTES", 4_000)
+    world, wanted = FifoWorld(), list[bytes]()
+    for number in range(100):
+        world.put(f"g{number % 20}", f"{number}")
+    group = world.groups[0]
+    read_one_by_one = group.get_many
+
+    def get_many(keys: Sequence[bytes]) -> list[bytes | None]:
+        wanted.extend(key for key in keys if key.startswith(native.FAMILY_DATA))
+        return read_one_by_one(keys)
+
+    monkeypatch.setattr(group, "get_many", get_many)
+    for turn in range(20):
+        messages = world.get(limit=5)
+        assert [message.body for message in messages] == [str(turn + 20 * n) for n in range(5)]
+        for message in messages:
+            world.delete(URL, message.receipt_handle)
+    assert len(wanted) < 40, "most of a hundred came with others"

@@ -350,6 +350,8 @@ class FifoHistoryInSmallPages(FifoHistory):
     """As if there were thousands of groups: most of what is ready is in the engine only."""
 
     ready_page = 1
+    # Two or three records.
+    read_ahead = 400
 
 
 TestFifoHistory = FifoHistory.TestCase
