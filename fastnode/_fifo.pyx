@@ -319,7 +319,7 @@ cdef class Handed:
         cdef bytes state_prefix = bytes_at(prefixes, 0), group_prefix = bytes_at(prefixes, 1)
         cdef bytes head_prefix = bytes_at(prefixes, 2)
         cdef Named named_by
-        cdef dict times = {}, touched = {}
+        cdef dict times = {}, touched = {}, heads = {}
         cdef list keys = [], writes = []
         cdef bytes rows
         for handle in handles:
@@ -341,5 +341,6 @@ cdef class Handed:
                 rows = touched[part(known, 0)] = group_prefix + text(part(known, 0))
             writes.append((_FRESH_DELETE, key_of(rows, &named_by.place), b""))
         for group_id in touched:
-            writes.append((_TOUCH, head_prefix + text(group_id), b""))
-        return times, tuple(keys), list(touched), writes
+            heads[group_id] = head_prefix + text(group_id)
+            writes.append((_TOUCH, heads[group_id], b""))
+        return times, tuple(keys), heads, writes

@@ -297,12 +297,12 @@ class Handed:
         now: int,
         prefixes: tuple[bytes, bytes, bytes],
         held: set[bytes],
-    ) -> tuple[dict[int, int], tuple[bytes, ...], list[str], list[Write]] | None:
+    ) -> tuple[dict[int, int], tuple[bytes, ...], dict[str, bytes], list[Write]] | None:
         """What the handles name: until when each message, by its position, is hidden, the keys of
-        their states, their groups, and what takes them out of these. `receipts` are what genuine
-        handles have: secret, partition and generation; `prefixes` those of states, of group indexes
-        and of heads. None unless every handle is the last one of its message, which is hidden after
-        `now`, and no state is held.
+        their states, the heads of their groups, and what takes them out of these. `receipts` are
+        what genuine handles have: secret, partition and generation; `prefixes` those of states, of
+        group indexes and of heads. None unless every handle is the last one of its message, which
+        is hidden after `now`, and no state is held.
         """
         places = receipt_places(*receipts, handles)
         if places is None:
@@ -319,6 +319,6 @@ class Handed:
             (FRESH_DELETE, state_keys(prefixes[1] + text(group_id), [position])[0], b"")
             for position, group_id in groups.items()
         ]
-        touched = list(dict.fromkeys(groups.values()))
-        writes += [(TOUCH, prefixes[2] + text(group_id), b"") for group_id in touched]
-        return {position: scheduled[position] for position in groups}, keys, touched, writes
+        heads = {group_id: prefixes[2] + text(group_id) for group_id in groups.values()}
+        writes += [(TOUCH, head_key, b"") for head_key in heads.values()]
+        return {position: scheduled[position] for position in groups}, keys, heads, writes

@@ -1,6 +1,6 @@
 """What a receive claims, before its transaction says whether it gets it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from fastnode import config, native
@@ -11,6 +11,8 @@ from fastnode.queue.message_attributes import Moved, decode_extras
 PASSED_OVER_MAX: Final = 64
 # One transaction creates no more messages than a sequence number has room for.
 DEAD_MAX: Final = config.TRANSACTION_MESSAGES_MAX
+# Of a standard queue.
+NO_HEADS: Final[Mapping[str, bytes]] = {}
 
 
 class Taken(NamedTuple):
@@ -55,13 +57,15 @@ class Choice(NamedTuple):
 
 class PlainChoice(NamedTuple):
     """What a receive claims on its short way: positions and records of messages that nobody has
-    received, in a FIFO queue the groups that they were found in, and the keys of their states.
+    received, and the keys of their states; in a FIFO queue the group of each, and of these groups
+    where their heads are.
     """
 
     items: list[tuple[int, bytes]]
-    groups: list[str]
     positions: tuple[int, ...]
     keys: tuple[bytes, ...]
+    groups: Sequence[str] = ()
+    heads: Mapping[str, bytes] = NO_HEADS
 
     def decoded(self) -> Choice:
         """As the long way has it."""
@@ -74,12 +78,13 @@ class PlainChoice(NamedTuple):
 
 class Hidden(NamedTuple):
     """What a delete removes on its short way: when each message, by its position, would become
-    visible, and in a FIFO queue the groups that they are in and what takes them out of these.
+    visible, and in a FIFO queue where the heads of their groups are and what takes them out of
+    these.
     """
 
     times: dict[int, int]
-    groups: Sequence[str]
-    unfiling: list[Write]
+    heads: Mapping[str, bytes] = NO_HEADS
+    unfiling: Sequence[Write] = ()
 
 
 class Counts(NamedTuple):

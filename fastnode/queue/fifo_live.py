@@ -5,7 +5,7 @@ Groups take turns by the moment their first message became available. Both follo
 (`store/heads.py`); here is the mirror that makes choosing cheap, and who has taken which group.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from fastnode import config, native
@@ -108,38 +108,37 @@ class FifoQueue(LiveQueue):
             return None
         items: list[Item] = []
         groups: list[str] = []
+        heads: dict[str, bytes] = {}
         while len(items) < limit:
             self._load_ready(now)
             head = self.ready.take(now, 0)
             if head is None:
                 break
-            found = self._unreceived(head, limit - len(items))
-            items += found
-            # Also of a group without any: it is taken.
-            groups += [head.group_id] * max(len(found), 1)
+            group_id = head.group_id
+            # Also of a group without any messages for this: it is taken.
+            heads[group_id] = head_key = self.messages.head_key(group_id)
+            found = self._unreceived(head_key, head.position, limit - len(items))
             if not found:
+                items.clear()
                 break
+            items += found
+            groups += [group_id] * len(found)
         oldest_ms = (now >> 16) - self.settings.retention_ms
-        held, places = self.group.latches.held, None
-        if items and len(items) == len(groups):
-            places = native.place_plain(items, oldest_ms, self.messages.state, held)
+        held = self.group.latches.held
+        places = native.place_plain(items, oldest_ms, self.messages.state, held) if items else None
         if places is None:
-            self._release(set(groups))
+            self._give_back(heads)
             return None
         self.scanned += len(items)
-        return PlainChoice(items, groups, *places)
+        return PlainChoice(items, *places, groups, heads)
 
-    def _unreceived(self, head: Head, limit: int) -> list[Item]:
-        """The first messages of the group; nothing if somebody has received one of them."""
-        head_key = self.messages.head_key(head.group_id)
-        positions = self.group.head_rows.positions(head_key, head.position, limit)
+    def _unreceived(self, head_key: bytes, first: int, limit: int) -> list[Item]:
+        """The first messages of a group; nothing if somebody has received one of them."""
+        positions = self.group.head_rows.positions(head_key, first, limit)
         return [] if self.timers.has_any(positions) else self._records(positions)
 
     def untake(self, choice: PlainChoice) -> None:
-        self._release(set(choice.groups))
-
-    def heads_of(self, choice: PlainChoice) -> list[bytes]:
-        return [self.messages.head_key(group_id) for group_id in dict.fromkeys(choice.groups)]
+        self._give_back(choice.heads)
 
     def choose_by_group(
         self, limit: int, now: int, through: int, begin: bytes
@@ -177,7 +176,7 @@ class FifoQueue(LiveQueue):
     def delivered(self, choice: PlainChoice, nonce: int, visible_at: int) -> None:
         super().handed_out(choice.positions, visible_at)
         self._handed.add(choice.positions, choice.groups, nonce)
-        self._release(set(choice.groups))
+        self._give_back(choice.heads)
         self._wake()
 
     def has_available(self) -> bool:
@@ -275,15 +274,14 @@ class FifoQueue(LiveQueue):
         self.messages_in += 1
         self._fresh.add(position, record)
         if not self.ready.sent(group_id, position):
-            self._refresh(group_id)
+            self._refresh({group_id: self.messages.head_key(group_id)})
         if self.waiters:
             self.group.afterwards(self._wake)
 
     def applied(self, txn: Txn) -> None:
         touched = {key for kind, key, _ in txn.writes if kind == TOUCH}
-        for head_key in touched:
-            if head_key.startswith(self.messages.head):
-                self._refresh(split_head_key(head_key)[1].decode())
+        own = [key for key in touched if key.startswith(self.messages.head)]
+        self._refresh({split_head_key(key)[1].decode(): key for key in own})
         self._wake()
 
     def handed_out(self, positions: tuple[int, ...], visible_at: int) -> None:
@@ -307,13 +305,12 @@ class FifoQueue(LiveQueue):
         found = self._handed.hidden(receipts, handles, scheduled, now, prefixes, held)
         if found is None:
             return None
-        times, latched, groups, unfiling = found
-        return Hidden(times, groups, unfiling), latched
+        times, latched, heads, unfiling = found
+        return Hidden(times, heads, unfiling), latched
 
     def deleted(self, hidden: Hidden) -> None:
         self.removed(hidden.times)
-        for group_id in hidden.groups:
-            self._refresh(group_id)
+        self._refresh(hidden.heads)
         self._wake()
 
     def times_of(self, positions: Iterable[int]) -> dict[int, int] | None:
@@ -329,12 +326,17 @@ class FifoQueue(LiveQueue):
         return None if stored is None else native.decode_message(stored)
 
     def _release(self, group_ids: Iterable[str]) -> None:
-        self.ready.give_back(group_ids)
-        for group_id in group_ids:
-            self._refresh(group_id)
+        self._give_back({group_id: self.messages.head_key(group_id) for group_id in group_ids})
 
-    def _refresh(self, group_id: str) -> None:
-        self.ready.renew(group_id, self.group.head_rows.get(self.messages.head_key(group_id)))
+    def _give_back(self, heads: Mapping[str, bytes]) -> None:
+        self.ready.give_back(heads)
+        self._refresh(heads)
+
+    def _refresh(self, heads: Mapping[str, bytes]) -> None:
+        """What has become of these groups, whose heads are there?"""
+        renew, get = self.ready.renew, self.group.head_rows.get
+        for group_id, head_key in heads.items():
+            renew(group_id, get(head_key))
 
     # --- waiting for a message ---------------------------------------------------------------
 

@@ -83,7 +83,7 @@ def submit_receive(
         raise
     service.fanout.add(1, len(positions), group.boottime_ns() - begun)
     visible_at, first = commit_ts + (visibility_ms << 16), min(positions)
-    mark, heads = queue.claim(first), queue.heads_of(choice)
+    mark, heads = queue.claim(first), choice.heads.values()
     encoded = native.plan_receive(
         request, start_ts, commit_ts, RECEIVES, keys, visible_at, mark, choice.items, heads
     )

@@ -75,10 +75,6 @@ class StandardQueue(LiveQueue):
         """It was just taken, and nobody wants it after all."""
         self.waiting.untake(choice.items)
 
-    def heads_of(self, _choice: PlainChoice) -> list[bytes]:
-        """Of the message groups that a receive touches."""
-        return []
-
     def give_back(self, choice: Choice) -> None:
         tenants = self.tenants
         if tenants is not None:
@@ -156,7 +152,7 @@ class StandardQueue(LiveQueue):
                 self.messages.state,
                 held,
             )
-        return None if found is None else (Hidden(found[0], (), []), found[1])
+        return None if found is None else (Hidden(found[0]), found[1])
 
     def deleted(self, hidden: Hidden) -> None:
         """The delete is through."""

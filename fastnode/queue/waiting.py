@@ -145,7 +145,7 @@ class Waiting:
             return None
         items, positions, keys, size = taken
         self._buffered_bytes -= size
-        return PlainChoice(items, [], positions, keys)
+        return PlainChoice(items, positions, keys)
 
     def untake(self, items: Sequence[Item]) -> None:
         """They were just taken, and nobody wants them after all."""

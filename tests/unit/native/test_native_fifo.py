@@ -50,10 +50,10 @@ def given_out(implementation: Any, count_max: int = 100) -> Any:
 def test_what_handles_name_is_told_with_what_removes_it(implementation: Any) -> None:
     handles = [handle(3, 7), handle(2, 7), handle(1, 7), handle(2, 7)]
     found = hidden(given_out(implementation), handles, {1: 11, 2: 12, 3: 13})
-    times, keys, groups, writes = found
+    times, keys, heads, writes = found
     assert list(times.items()) == [(position_of(number), 10 + number) for number in (3, 2, 1)]
     assert keys == tuple(native.state_keys(b"state", times))
-    assert groups == ["a", "b"]
+    assert heads == {group: b"head" + native.text(group) for group in "ab"}
     rows = [
         native.group_key(b"group", group, at >> 16, at & 0xFFFF)
         for group, at in zip("aba", times, strict=True)
