@@ -64,8 +64,8 @@ cdef class Ready:
         head = self.first(delay)
         return head is None or (due_at(head, delay), part(head, 1)) >= self.horizon_place
 
-    def load(self, page not None, *, bint is_last):
-        cdef list heads = list(page)
+    def load(self, rows not None, *, bint is_last):
+        cdef list heads = [head_at(bytes_at(row, 0), bytes_at(row, 1)) for row in rows]
         self.horizon_place = _NO_HORIZON
         if not is_last:
             last = heads[len(heads) - 1]
@@ -168,6 +168,15 @@ cdef class Ready:
         return 0
 
 
+cdef object head_at(bytes key, bytes group_id):
+    """As a ready row has it."""
+    cdef const uint8_t* at = address(key) + PyBytes_GET_SIZE(key) - HEAD_BYTES
+    if PyBytes_GET_SIZE(key) < HEAD_BYTES:
+        raise ValueError("a key ends with a time and a position")
+    position = position_of(load_u64(at + 8), load_u16(at + 16))
+    return named(_Head, (load_u64(at), position, group_id.decode()))
+
+
 cdef inline bint is_unreceived(head) except -1:
     return part(head, 0) == part(head, 1) >> 16
 
@@ -199,15 +208,11 @@ cdef class Fresh:
         self.next_position = position + 1
 
     def page_begin(self, positions not None):
-        cdef Py_ssize_t count
-        if self.reaches_end:
-            return None
-        count = len(positions)
-        if count == 0 or positions[count - 1] < self.next_position:
+        if self.reaches_end or len(positions) == 0 or max(positions) < self.next_position:
             return None
         if self.kept > self.bytes_max // 2:
             return None
-        return max(self.next_position, positions[0])
+        return max(self.next_position, min(positions))
 
     def load(
         self, rows not None, received not None, bytes state_prefix not None, set held not None

@@ -17,6 +17,7 @@ from fastnode._plan_ref import POSITION_BYTES
 # A place in the stored order: when, and which position.
 Place = tuple[int, int]
 NO_HORIZON: Final = (1 << 64, 0)
+_TIME_BYTES: Final = 8
 # Of records: the first page may hold large ones.
 FIRST_PAGE_ROWS: Final = 16
 PAGE_ROWS_MAX: Final = 1_024
@@ -81,8 +82,9 @@ class Ready:
         first = min(((head.due_at(delay), head.position) for head in self._tops()), default=None)
         return first is None or first >= self._horizon
 
-    def load(self, page: Sequence[Head], *, is_last: bool) -> None:
-        """Rows from the horizon on."""
+    def load(self, rows: Sequence[tuple[bytes, bytes]], *, is_last: bool) -> None:
+        """Rows from the horizon on, as they are stored: by when, and position, the group's id."""
+        page = [Head(*_place(key), group_id.decode()) for key, group_id in rows]
         self._horizon = NO_HORIZON if is_last else (page[-1].available_at, page[-1].position + 1)
         # Where groups wait for the queue's delay, what is due may lie behind more than a page of
         # them: to drop those and read them again would never end.
@@ -173,6 +175,11 @@ class Ready:
             heap[:] = [head for head in kept if head.is_unreceived == is_unreceived]
 
 
+def _place(key: bytes) -> Place:
+    at = len(key) - POSITION_BYTES
+    return int.from_bytes(key[at - _TIME_BYTES : at], "big"), int.from_bytes(key[at:], "big")
+
+
 class Fresh:
     """Records of messages that nobody has received: most that were sent lately are received soon,
     and then need not be read one by one.
@@ -209,10 +216,10 @@ class Fresh:
 
     def page_begin(self, positions: Sequence[int]) -> int | None:
         """Where a page of records should be read that has some of these; None if none should."""
-        if self._reaches_end or not positions or positions[-1] < self._next:
+        if self._reaches_end or not positions or max(positions) < self._next:
             return None
-        # What is sent before the first of these is in the hands of others.
-        return max(self._next, positions[0]) if self._bytes <= self._bytes_max // 2 else None
+        # What was sent before the first of these is in the hands of others.
+        return max(self._next, min(positions)) if self._bytes <= self._bytes_max // 2 else None
 
     def load(
         self,

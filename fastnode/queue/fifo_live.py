@@ -106,35 +106,32 @@ class FifoQueue(LiveQueue):
             self._catch_up(now)
         if not self.timers.knows_all or self._has_arrivals or self.delay:
             return None
-        items: list[Item] = []
+        ready, keys, rows = self.ready, self.messages, self.group.head_rows
+        positions: list[int] = []
         groups: list[str] = []
         heads: dict[str, bytes] = {}
-        while len(items) < limit:
-            self._load_ready(now)
-            head = self.ready.take(now, 0)
+        while len(positions) < limit:
+            if ready.needs_page(now, 0):
+                self._load_ready(now)
+            head = ready.take(now, 0)
             if head is None:
                 break
-            group_id = head.group_id
-            # Also of a group without any messages for this: it is taken.
-            heads[group_id] = head_key = self.messages.head_key(group_id)
-            found = self._unreceived(head_key, head.position, limit - len(items))
-            if not found:
-                items.clear()
-                break
-            items += found
+            _, first, group_id = head
+            heads[group_id] = head_key = keys.head_key(group_id)
+            found = rows.positions(head_key, first, limit - len(positions))
+            positions += found
             groups += [group_id] * len(found)
-        oldest_ms = (now >> 16) - self.settings.retention_ms
-        held = self.group.latches.held
-        places = native.place_plain(items, oldest_ms, self.messages.state, held) if items else None
+        items = self._unreceived(positions)
+        oldest_ms, held = (now >> 16) - self.settings.retention_ms, self.group.latches.held
+        places = native.place_plain(items, oldest_ms, keys.state, held) if items else None
         if places is None:
             self._give_back(heads)
             return None
         self.scanned += len(items)
         return PlainChoice(items, *places, groups, heads)
 
-    def _unreceived(self, head_key: bytes, first: int, limit: int) -> list[Item]:
-        """The first messages of a group; nothing if somebody has received one of them."""
-        positions = self.group.head_rows.positions(head_key, first, limit)
+    def _unreceived(self, positions: Sequence[int]) -> list[Item]:
+        """These messages; nothing if somebody has received one of them."""
         return [] if self.timers.has_any(positions) else self._records(positions)
 
     def untake(self, choice: PlainChoice) -> None:
@@ -366,8 +363,7 @@ class FifoQueue(LiveQueue):
         while self.ready.needs_page(now, self.delay):
             begin = keys.ready_key(*self.ready.horizon)
             rows = self.group.scan(begin, native.prefix_end(keys.ready), config.READY_PAGE)
-            heads = [Head(*keys.split_ready_key(key), group.decode()) for key, group in rows]
-            self.ready.load(heads, is_last=len(rows) < config.READY_PAGE)
+            self.ready.load(rows, is_last=len(rows) < config.READY_PAGE)
 
 
 def _lightened(record: MessageRecord) -> MessageRecord:

@@ -28,6 +28,12 @@ def hidden(sent: int, until: int, group: str) -> Head:
     return Head(until, sent << 16, group)
 
 
+def row_of(head: Head) -> tuple[bytes, bytes]:
+    """As it is stored."""
+    key = b"ready" + head.available_at.to_bytes(8, "big") + head.position.to_bytes(10, "big")
+    return key, head.group_id.encode()
+
+
 class Paged:
     """A `Ready` over rows that are stored; loads pages as a queue does."""
 
@@ -42,7 +48,7 @@ class Paged:
         while self.ready.needs_page(now, delay):
             stored = sorted(self.rows.values())
             page = [head for head in stored if head >= self.ready.horizon][:PAGE]
-            self.ready.load(page, is_last=len(page) < PAGE)
+            self.ready.load([row_of(head) for head in page], is_last=len(page) < PAGE)
             self.pages += 1
             assert self.pages < 1_000, "a page after the other, without an end"
 
