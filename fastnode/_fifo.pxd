@@ -22,7 +22,7 @@ cdef class Fresh:
     cdef dict records
     cdef object next_position
     cdef bint reaches_end
-    cdef Py_ssize_t kept, bytes_max, missed, missed_max, rows
+    cdef Py_ssize_t kept, bytes_max, missed, missed_max, record_bytes, rows
     cdef int keep(self, position, bytes record) except -1
     cdef int forget_all(self) except -1
 

@@ -187,8 +187,11 @@ cdef inline object due_at(head, delay):
 
 @cython.auto_pickle(False)
 cdef class Fresh:
-    def __cinit__(self, Py_ssize_t bytes_max, Py_ssize_t missed_max, *, bint is_empty):
+    def __cinit__(
+        self, Py_ssize_t bytes_max, Py_ssize_t missed_max, Py_ssize_t record_bytes, *, bint is_empty
+    ):
         self.rows = _FIRST_PAGE_ROWS
+        self.record_bytes = record_bytes
         self.bytes_max, self.missed_max = bytes_max, missed_max
         self.records = {}
         self.forget_all()
@@ -198,14 +201,19 @@ cdef class Fresh:
     def page_rows(self):
         return self.rows
 
+    @property
+    def kept_bytes(self):
+        return self.kept + len(self.records) * self.record_bytes
+
     def add(self, position, bytes record not None):
         if not self.reaches_end or position < self.next_position:
-            return
+            return False
         if self.kept + PyBytes_GET_SIZE(record) > self.bytes_max:
             self.reaches_end = False
-            return
+            return False
         self.keep(position, record)
         self.next_position = position + 1
+        return True
 
     def page_begin(self, positions not None):
         if self.reaches_end or len(positions) == 0 or max(positions) < self.next_position:
@@ -260,6 +268,9 @@ cdef class Fresh:
                 assert record is not None, "a row of a group without its message"
                 items[missing[index]] = (part(items[missing[index]], 0), record)
         return items
+
+    def let_go(self):
+        self.forget_all()
 
     cdef int keep(self, position, bytes record) except -1:
         self.records[position] = record

@@ -192,11 +192,16 @@ class Fresh:
 
     __slots__ = (
         *("_bytes", "_bytes_max", "_missed", "_missed_max", "_next", "_reaches_end", "_records"),
-        "page_rows",
+        *("_record_bytes", "page_rows"),
     )
 
-    def __init__(self, bytes_max: int, missed_max: int, *, is_empty: bool) -> None:
-        """`is_empty`: there are no messages yet."""
+    def __init__(
+        self, bytes_max: int, missed_max: int, record_bytes: int, *, is_empty: bool
+    ) -> None:
+        """`record_bytes` is what a record costs beside its own; `is_empty`: there are no messages
+        yet.
+        """
+        self._record_bytes = record_bytes
         # How many records the next page should have.
         self.page_rows = FIRST_PAGE_ROWS
         self._bytes_max, self._missed_max = bytes_max, missed_max
@@ -204,15 +209,20 @@ class Fresh:
         self._bytes = self._missed = self._next = 0
         self._reaches_end = is_empty
 
-    def add(self, position: int, record: bytes) -> None:
-        """It was sent. A page read meanwhile may have brought it already."""
+    @property
+    def kept_bytes(self) -> int:
+        return self._bytes + len(self._records) * self._record_bytes
+
+    def add(self, position: int, record: bytes) -> bool:
+        """It was sent; True if it is kept. A page read meanwhile may have brought it already."""
         if not self._reaches_end or position < self._next:
-            return
+            return False
         if self._bytes + len(record) > self._bytes_max:
             self._reaches_end = False
-            return
+            return False
         self._keep(position, record)
         self._next = position + 1
+        return True
 
     def page_begin(self, positions: Sequence[int]) -> int | None:
         """Where a page of records should be read that has some of these; None if none should."""
@@ -254,7 +264,7 @@ class Fresh:
         missing = [at for at, record in enumerate(records) if record is None]
         self._missed = 0 if len(missing) < len(records) else self._missed + len(missing)
         if self._missed >= self._missed_max:
-            self._forget()
+            self.let_go()
         if missing:
             wanted = state_keys(data_prefix, [positions[at] for at in missing])
             for at, stored in zip(missing, read(wanted), strict=True):
@@ -267,7 +277,8 @@ class Fresh:
         self._records[position] = record
         self._bytes += len(record)
 
-    def _forget(self) -> None:
+    def let_go(self) -> None:
+        """Of everything: what is wanted can be read."""
         self._records.clear()
         self._bytes = self._missed = self._next = 0
         self._reaches_end = False

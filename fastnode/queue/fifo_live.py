@@ -17,6 +17,7 @@ from fastnode.queue.fifo_walk import Walk
 from fastnode.queue.fullness import is_full
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.plans import group_of
+from fastnode.queue.read_ahead import Keeper
 from fastnode.queue.waiting import Item
 from fastnode.store.keyspace import split_head_key
 from fastnode.store.records import QueueRecord
@@ -45,7 +46,9 @@ class FifoQueue(LiveQueue):
         self._handed = native.Handed(config.HELD_MESSAGES_MAX)
         keys = self.messages
         is_empty = not self.group.counter(keys.total)
-        self._fresh = native.Fresh(config.READ_AHEAD_BYTES, _MISSED_MAX, is_empty=is_empty)
+        self._fresh = native.Fresh(
+            config.READ_AHEAD_BYTES, _MISSED_MAX, config.READ_AHEAD_RECORD_BYTES, is_empty=is_empty
+        )
         self.fifo_keys = FifoKeys(
             self.keys.generation, keys.total, keys.data, keys.group, keys.head
         )
@@ -58,6 +61,10 @@ class FifoQueue(LiveQueue):
 
     def _now_ms(self) -> int:
         return self.group.now() >> 16
+
+    @property
+    def keepers(self) -> Iterable[Keeper]:
+        return (self._fresh,)
 
     @property
     def is_idle(self) -> bool:
@@ -235,7 +242,9 @@ class FifoQueue(LiveQueue):
         if begin is not None:
             # What was sent next is soon wanted, and much cheaper in a row than one by one.
             rows = group.scan(keys.data_key(begin), native.prefix_end(keys.data), fresh.page_rows)
+            before = fresh.kept_bytes
             fresh.load(rows, self.timers.scheduled, keys.state, group.latches.held)
+            self.read_ahead.add(fresh.kept_bytes - before, fresh)
         return fresh.take(positions, keys.data, group.get_many)
 
     def _taken(self, position: int, state: bytes | None, record: bytes) -> Taken:
@@ -269,7 +278,8 @@ class FifoQueue(LiveQueue):
 
     def sent_one(self, position: int, group_id: str, record: bytes) -> None:
         self.messages_in += 1
-        self._fresh.add(position, record)
+        if self._fresh.add(position, record):
+            self.read_ahead.add(len(record) + config.READ_AHEAD_RECORD_BYTES, self._fresh)
         if not self.ready.sent(group_id, position):
             self._refresh({group_id: self.messages.head_key(group_id)})
         if self.waiters:

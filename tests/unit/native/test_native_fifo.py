@@ -146,7 +146,7 @@ def page(first: int, count: int) -> list[tuple[bytes, bytes]]:
 
 @pytest.mark.parametrize("implementation", FRESH)
 def test_a_record_is_there_once(implementation: Any) -> None:
-    fresh = implementation(100, 100, is_empty=True)
+    fresh = implementation(100, 100, 9, is_empty=True)
     fresh.add(1, b"one")
     fresh.add(3, b"three")
     assert taken(fresh, 1, 2, 3) == [b"one", b"read", b"three"]
@@ -156,7 +156,7 @@ def test_a_record_is_there_once(implementation: Any) -> None:
 
 @pytest.mark.parametrize("implementation", FRESH)
 def test_what_finds_no_room_is_read_in_a_page_when_there_is_some(implementation: Any) -> None:
-    fresh = implementation(10, 100, is_empty=True)
+    fresh = implementation(10, 100, 9, is_empty=True)
     for position in range(4):
         fresh.add(position, b"four")
     assert fresh.page_begin([0, 1]) is None, "all of them are here"
@@ -172,7 +172,7 @@ def test_what_finds_no_room_is_read_in_a_page_when_there_is_some(implementation:
 
 @pytest.mark.parametrize("implementation", FRESH)
 def test_messages_from_before_are_read_from_the_first_that_is_wanted(implementation: Any) -> None:
-    fresh = implementation(1_000, 100, is_empty=False)
+    fresh = implementation(1_000, 100, 9, is_empty=False)
     fresh.add(9, b"four")
     assert fresh.page_begin([]) is None
     assert fresh.page_begin([7, 9]) == 7 and fresh.page_rows == 16
@@ -185,7 +185,7 @@ def test_messages_from_before_are_read_from_the_first_that_is_wanted(implementat
 
 @pytest.mark.parametrize("implementation", FRESH)
 def test_a_page_that_does_not_fit_goes_on_later(implementation: Any) -> None:
-    fresh = implementation(10, 100, is_empty=False)
+    fresh = implementation(10, 100, 9, is_empty=False)
     fresh.load(page(0, 5), (), b"state", set())
     assert fresh.page_rows == 1
     assert taken(fresh, 0, 1, 2) == [b"four", b"four", b"read"]
@@ -194,7 +194,7 @@ def test_a_page_that_does_not_fit_goes_on_later(implementation: Any) -> None:
 
 @pytest.mark.parametrize("implementation", FRESH)
 def test_those_that_nobody_asks_for_make_room_at_last(implementation: Any) -> None:
-    fresh = implementation(10, 3, is_empty=True)
+    fresh = implementation(10, 3, 9, is_empty=True)
     for position in range(6):
         fresh.add(position, b"four")
     assert taken(fresh, 3, 4) == [b"read", b"read"] and fresh.page_begin([5]) is None
@@ -204,14 +204,28 @@ def test_those_that_nobody_asks_for_make_room_at_last(implementation: Any) -> No
 
 
 @pytest.mark.parametrize("implementation", FRESH)
+def test_all_is_let_go_and_read_again(implementation: Any) -> None:
+    fresh = implementation(100, 3, 9, is_empty=True)
+    assert fresh.add(1, b"one") and fresh.add(2, b"two")
+    assert fresh.kept_bytes == 2 * (3 + 9)
+    fresh.let_go()
+    assert fresh.kept_bytes == 0 and not fresh.add(3, b"three")
+    assert fresh.page_begin([1, 3]) == 1
+    fresh.load(page(1, 3), (), b"state", set())
+    assert fresh.add(4, b"new")
+    assert taken(fresh, 1, 2, 3, 4) == [b"four", b"four", b"four", b"new"]
+
+
+@pytest.mark.parametrize("implementation", FRESH)
 def test_a_message_that_is_not_stored_is_no_message(implementation: Any) -> None:
     with pytest.raises(AssertionError, match="without its message"):
-        implementation(10, 3, is_empty=True).take([1, 2], b"data", lambda keys: [b"x", None])
+        implementation(10, 3, 9, is_empty=True).take([1, 2], b"data", lambda keys: [b"x", None])
 
 
 FRESH_STEPS = st.one_of(
     *[st.tuples(st.just("add"), FEW, st.binary(max_size=4))] * 2,
     *[st.tuples(st.just("take"), st.lists(st.integers(0, 30), unique=True, max_size=3))] * 2,
+    st.tuples(st.just("let_go"), FEW),
     st.tuples(st.just("load"), FEW, st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30))),
 )
 
@@ -221,19 +235,23 @@ FRESH_STEPS = st.one_of(
 def test_compiled_and_plain_keep_the_same_records(
     steps: list[tuple[Any, ...]], bytes_max: int, is_empty: bool
 ) -> None:
-    both = [implementation(bytes_max, 4, is_empty=is_empty) for implementation in FRESH]
+    both = [implementation(bytes_max, 4, 9, is_empty=is_empty) for implementation in FRESH]
     last = 0
     for kind, what, *rest in steps:
         wanted = what if kind == "take" else [last + what]
         begins = [fresh.page_begin(wanted) for fresh in both]
         assert begins[0] == begins[1] and both[0].page_rows == both[1].page_rows
+        assert both[0].kept_bytes == both[1].kept_bytes
         if kind == "take":
             assert taken(both[0], *wanted) == taken(both[1], *wanted)
             continue
         rows = page(begins[0] or 0, min(both[0].page_rows, 31))
         for fresh in both:
-            if kind == "add":
-                fresh.add(last + what, *rest)
+            if kind == "let_go":
+                fresh.let_go()
+            elif kind == "add":
+                kept = fresh.kept_bytes
+                assert fresh.add(last + what, *rest) == (fresh.kept_bytes > kept)
             elif begins[0] is not None:
                 fresh.load(rows, rest[0], b"state", set(native.state_keys(b"state", rest[1])))
         last += what
@@ -241,7 +259,7 @@ def test_compiled_and_plain_keep_the_same_records(
 
 @COMPILED
 def test_what_is_no_key_of_a_record_is_refused() -> None:
-    fresh = native.Fresh(10, 3, is_empty=False)
+    fresh = native.Fresh(10, 3, 9, is_empty=False)
     with pytest.raises(ValueError, match="position"):
         fresh.load([(b"short", b"")], (), b"state", set())
 

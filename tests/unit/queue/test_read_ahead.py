@@ -6,6 +6,7 @@ from fastnode import config
 from fastnode.queue import api
 from fastnode.queue.read_ahead import ReadAhead
 from fastnode.queue.waiting import Waiting
+from tests.unit.queue.fifo_world import FifoWorld
 from tests.world import World
 
 ALL_BYTES = 20_000
@@ -59,6 +60,22 @@ def test_together_they_keep_no_more_than_there_is_room() -> None:
     for url in urls:
         assert bodies(world, url) == [str(number) for number in range(10, MESSAGES)]
         assert bodies(world, url) == []
+
+
+def test_fifo_queues_keep_no_more_either() -> None:
+    world, most = FifoWorld(), 0
+    urls = [f"q{number}.fifo" for number in range(QUEUES)]
+    for url in urls:
+        world.create_fifo(url)
+    for number in range(MESSAGES):
+        for url in urls:
+            world.put("g", f"{number} {BODY}", url=url)
+            most = max(most, kept_bytes(world))
+    assert ALL_BYTES // 4 < most <= ALL_BYTES + ONE_BYTES
+    for url in urls:
+        seen = [body.partition(" ")[0] for body in world.got(timeout=600, url=url)]
+        assert seen == [str(number) for number in range(10)]
+        assert kept_bytes(world) <= ALL_BYTES + ONE_BYTES
 
 
 def test_a_receive_under_way_finds_its_queue_as_it_was() -> None:
