@@ -111,6 +111,10 @@ class FifoRun(RuleBasedStateMachine):
     def commit_all(self) -> None:
         self.commit()
 
+    @rule()
+    def let_go(self) -> None:
+        self.world.let_go()
+
     def log_is_full(self) -> None:
         """What needs the log fails and leaves no trace; the rest has its answer."""
         answered = [(pending, check) for pending, check in self.begun if pending.is_done]
