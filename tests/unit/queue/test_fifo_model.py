@@ -338,7 +338,6 @@ class FifoHistory(FifoRun):
             self.crash,
             data.draw(st.sampled_from(self.world.engines)).flush,
             self.log_is_full,
-            self.world.let_go,
             lambda: self.sweep(alone=data.draw(st.booleans())),
             self.sweep_what_is_remembered,
             self.purge,
