@@ -68,6 +68,8 @@ cdef class Ready:
         cdef list heads = [head_at(bytes_at(row, 0), bytes_at(row, 1)) for row in rows]
         self.horizon_place = _NO_HORIZON
         if not is_last:
+            if not heads:
+                raise IndexError("only the last page is empty")
             last = heads[len(heads) - 1]
             self.horizon_place = (part(last, 0), part(last, 1) + 1)
         self.size_max = max(self.size_max, 2 * (len(self.known) + len(heads)))
@@ -170,9 +172,10 @@ cdef class Ready:
 
 cdef object head_at(bytes key, bytes group_id):
     """As a ready row has it."""
-    cdef const uint8_t* at = address(key) + PyBytes_GET_SIZE(key) - HEAD_BYTES
+    cdef const uint8_t* at
     if PyBytes_GET_SIZE(key) < HEAD_BYTES:
         raise ValueError("a key ends with a time and a position")
+    at = address(key) + PyBytes_GET_SIZE(key) - HEAD_BYTES
     position = position_of(load_u64(at + 8), load_u16(at + 16))
     return named(_Head, (load_u64(at), position, group_id.decode()))
 

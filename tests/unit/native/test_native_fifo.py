@@ -324,3 +324,5 @@ def test_what_is_no_head_is_refused() -> None:
         native.Ready(2).renew("g", b"short")
     with pytest.raises(ValueError, match="time and a position"):
         native.Ready(2).load([(b"short", b"g")], is_last=True)
+    with pytest.raises(IndexError, match="last page"):
+        native.Ready(2).load([], is_last=False)
