@@ -23,12 +23,13 @@ from fastnode.store.keyspace import (
     POSITION_BYTES,
     head_group,
     split_head_key,
+    untext,
 )
 from fastnode.store.sums import SumRows
 
 _TIMESTAMP_BYTES: Final = 8
 _HEAD_START: Final = len(FAMILY_HEAD)
-_UNCHANGED: Final[Mapping[bytes, bool]] = {}
+_UNCHANGED: Final[dict[bytes, bool]] = {}
 # Whoever has to read the group index reads so many rows more than are asked for.
 _ROWS_AHEAD: Final = 32
 
@@ -140,15 +141,18 @@ def write_heads(engine: Reader, batch: Batch, changes: HeadChanges, rows: HeadRo
     if changes.dropped:
         rows.forget()
     planned: dict[bytes, bytes | None] = {}
-    head_keys = list(changes.touched)
+    scope = _Scope()
+    touched, groups, states, dropped = changes
+    head_keys = list(touched)
     for head_key, stored in zip(head_keys, rows.read(head_keys), strict=True):
-        old = None if changes.dropped and _has_dropped(changes, head_key) else stored
-        changed = changes.groups.get(head_key[_HEAD_START:], _UNCHANGED)
-        if old is not None and _stays(changes, changed, old[:POSITION_BYTES]):
+        old = None if dropped and _has_dropped(changes, head_key) else stored
+        changed = groups.get(head_key[_HEAD_START:], _UNCHANGED)
+        if old is not None and _stays(states, changed, old[:POSITION_BYTES]):
             continue
-        planned[head_key] = new = _head(engine, changes, head_key, old, rows)
+        scope.enter(head_key)
+        planned[head_key] = new = _head(engine, states, changed, head_key, old, rows, scope)
         if new != old:
-            _replace(batch, head_key, old, new)
+            scope.replace(batch, head_key, old, new)
     rows.plan(planned, changes)
 
 
@@ -157,45 +161,65 @@ def _has_dropped(changes: HeadChanges, key: bytes) -> bool:
     return any(start <= key < end for start, end in changes.dropped)
 
 
-def _stays(changes: HeadChanges, changed: Mapping[bytes, bool], head: bytes) -> bool:
+def _stays(
+    states: Mapping[bytes, bytes | None], changed: Mapping[bytes, bool], head: bytes
+) -> bool:
     """Whether nothing happened to the head, and nothing has come before it."""
-    return head not in changes.states and head not in changed and min(changed, default=head) >= head
+    return head not in states and head not in changed and min(changed, default=head) >= head
 
 
-def _replace(batch: Batch, head_key: bytes, old: bytes | None, new: bytes | None) -> None:
-    scope, group_id = split_head_key(head_key)
-    if old is not None:
-        batch.delete(_ready_key(scope, old))
-    if new is None:
-        batch.delete(head_key)
-    else:
-        batch.put(head_key, new)
-        batch.put(_ready_key(scope, new), group_id)
+class _Scope:
+    """Where the heads of a queue are. A batch has many of one queue, mostly in a row."""
+
+    __slots__ = ("_heads", "_ready", "states")
+
+    def __init__(self) -> None:
+        self._heads = self._ready = self.states = b""
+
+    def enter(self, head_key: bytes) -> None:
+        if not self._heads or not head_key.startswith(self._heads):
+            scope = split_head_key(head_key)[0]
+            self._heads, self._ready = FAMILY_HEAD + scope, FAMILY_READY + scope
+            self.states = FAMILY_STATE + scope
+
+    def replace(self, batch: Batch, head_key: bytes, old: bytes | None, new: bytes | None) -> None:
+        if old is not None:
+            batch.delete(self._ready + old[POSITION_BYTES:] + old[:POSITION_BYTES])
+        if new is None:
+            batch.delete(head_key)
+        else:
+            batch.put(head_key, new)
+            ready_key = self._ready + new[POSITION_BYTES:] + new[:POSITION_BYTES]
+            batch.put(ready_key, untext(head_key[len(self._heads) :]))
 
 
 def _head(
-    engine: Reader, changes: HeadChanges, head_key: bytes, old: bytes | None, rows: HeadRows
+    engine: Reader,
+    states: Mapping[bytes, bytes | None],
+    changed: dict[bytes, bool],
+    head_key: bytes,
+    old: bytes | None,
+    rows: HeadRows,
+    scope: _Scope,
 ) -> bytes | None:
-    changed = changes.groups.get(head_key[_HEAD_START:], {})
     position = old_position = None if old is None else old[:POSITION_BYTES]
     if position is not None and not changed.get(position, True):
         position = rows.successor(head_key, changed, position)
     # A group without a head has no rows in the engine: what it has now is in this batch.
-    candidates = [added for added, exists in changed.items() if exists]
-    if position is not None:
-        candidates.append(position)
-    position = min(candidates, default=None)
+    for added, exists in changed.items():
+        if exists and (position is None or added < position):
+            position = added
     if position is None:
         return None
-    if position in changes.states:
-        state = changes.states[position]
+    if position in states:
+        state = states[position]
     elif position == old_position:
         return old
     elif position in changed:
         # Nobody can have received a message that this batch brings.
         state = None
     else:
-        state = engine.get(FAMILY_STATE + split_head_key(head_key)[0] + position)
+        state = engine.get(scope.states + position)
     return position + _available_at(position, state)
 
 
@@ -209,7 +233,3 @@ def _available_at(position: bytes, state: bytes | None) -> bytes:
     if state is None:
         return position[:_TIMESTAMP_BYTES]
     return native.decode_state(state).visible_at.to_bytes(_TIMESTAMP_BYTES, "big")
-
-
-def _ready_key(scope: bytes, head: bytes) -> bytes:
-    return FAMILY_READY + scope + head[POSITION_BYTES:] + head[:POSITION_BYTES]

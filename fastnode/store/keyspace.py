@@ -158,8 +158,12 @@ def split_head_key(head_key: bytes) -> tuple[bytes, bytes]:
     name_end = head_key.index(_TERMINATOR, region_end) + _TERMINATOR_BYTES
     is_partitioned = head_key.startswith(native.PARTITIONED, _HEAD_START)
     end = name_end + (_PARTITION_BYTES if is_partitioned else 0) + _GENERATION_BYTES
-    group_id = head_key[end:-_TERMINATOR_BYTES].replace(b"\x00\xff", b"\x00")
-    return head_key[_HEAD_START:end], group_id
+    return head_key[_HEAD_START:end], untext(head_key[end:])
+
+
+def untext(text: bytes) -> bytes:
+    """What it says, without its end."""
+    return text[:-_TERMINATOR_BYTES].replace(b"\x00\xff", b"\x00")
 
 
 def head_group(head_key: bytes) -> bytes:
