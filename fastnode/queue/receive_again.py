@@ -69,6 +69,8 @@ async def landed_here(
     pairs = [(shard, one) for shard, one in zip(shards, landed, strict=True) if one is not None]
     if not pairs:
         return None
+    for shard, one in pairs:
+        await _settled(shard, one, valid)
     # What is found may be answered without a transaction, so nobody else may lead by now.
     await service.readable(*(shard.group for shard, _ in pairs))
     received = [_untouched(shard, one, valid) for shard, one in pairs]
@@ -126,15 +128,35 @@ async def _landed_there(
     return await gather(service.ask(place, part) for place in queue.others())
 
 
-def _untouched(queue: LiveQueue, landed: Landed, valid: ValidReceive) -> Received | None:
-    keys, group = queue.messages, queue.group
-    visible_at = landed.commit_ts + (valid.visibility_timeout_ms << 16)
-    if visible_at <= group.now():
-        return None
+async def _settled(queue: LiveQueue, landed: Landed, valid: ValidReceive) -> None:
+    """Nobody is changing what the receive took. An earlier attempt whose client had left may be
+    giving it back, and until that is through a new receive would not find it. Whatever is changed
+    is hidden until another moment, if it is there at all: so each message is waited for once.
+    """
+    latches = queue.group.latches
+    while True:
+        positions = _hidden_until(queue, _visible_at(landed, valid))
+        blocked = latches.wait_for([queue.messages.state_key(one) for one in positions])
+        if blocked is None:
+            return
+        await blocked
+
+
+def _visible_at(landed: Landed, valid: ValidReceive) -> int:
+    return landed.commit_ts + (valid.visibility_timeout_ms << 16)
+
+
+def _hidden_until(queue: LiveQueue, visible_at: int) -> list[int]:
+    keys = queue.messages
     begin, end = keys.timer_key(visible_at, 0), keys.timer_key(visible_at + 1, 0)
-    timers = group.scan_keys(begin, end, _SCANNED_MAX)
-    positions = [keys.timer_of(key)[1] for key in timers]
-    taken = _taken_by(queue, landed.commit_ts, positions)
+    return [keys.timer_of(key)[1] for key in queue.group.scan_keys(begin, end, _SCANNED_MAX)]
+
+
+def _untouched(queue: LiveQueue, landed: Landed, valid: ValidReceive) -> Received | None:
+    visible_at = _visible_at(landed, valid)
+    if visible_at <= queue.group.now():
+        return None
+    taken = _taken_by(queue, landed.commit_ts, _hidden_until(queue, visible_at))
     if len(taken) != landed.mask.bit_count():
         return None
     states = [one.state for one in taken if one.state is not None]
