@@ -180,12 +180,15 @@ class Receives:
     def _check_nothing_missed(self, home: QueueModel, span: Span, asked: Asked) -> None:
         """A message that was available all the time, or early enough for somebody who waited. An
         answer that is late to end a wait is of a node that stood still, and has not looked since.
+        So is one of a node that stood still until the end and has lost its lead: that ends a wait.
         """
         over = asked.tried_ns + asked.waited * NS_PER_SECOND
         if asked.waited and span.ended > over + PROMPT_NS:
             return
         over = min(span.ended, over)
         by_then = span.began if not asked.waited else over - PROMPT_NS
+        if asked.waited and self._model.has_stood_still(by_then, over - TROUBLE_NS):
+            return
         for message in home.messages.values():
             if self._is_surely_available(home, message, span, by_then):
                 raise Violation(f"{message.token} was available, and the receive found nothing")

@@ -172,6 +172,7 @@ class Run:
         if not has_steps:
             self.faults.leave_out("set_clock")
         self.model.may_forget_retries = lambda: self.faults.has_changed_members
+        self.model.has_stood_still = self.cluster.has_stood_still
 
     def _set_one_clock(self, random: Random) -> None:
         """One is ahead by anything up to an hour, and nobody may notice. One that is behind by less

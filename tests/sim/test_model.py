@@ -35,10 +35,13 @@ class Told:
     def begin_receive(self, queue: str) -> Span:
         return self._receives.begin(queue, self.pass_time(), HIDDEN_SECONDS)
 
-    def end_receive(self, queue: str, span: Span, *tokens: str, attempts: int = 1) -> str:
+    def end_receive(
+        self, queue: str, span: Span, *tokens: str, attempts: int = 1, waited: int = 0
+    ) -> str:
         """The handle of the last message, if there is one."""
         answers = [self._message(token) for token in tokens]
-        asked = Asked(10, HIDDEN_SECONDS, 0, attempts, self.pass_time())
+        asked = Asked(10, HIDDEN_SECONDS, waited, attempts, self.pass_time())
+        self.pass_time(waited)
         self._receives.ended(queue, span, self.pass_time(), answers, asked)
         return f"handle {self._handles}"
 
@@ -106,6 +109,23 @@ def test_a_message_that_came_after_a_repeated_receive_is_not_missed() -> None:
     told.send("q", "late")
     with pytest.raises(Violation, match=f"late {MISSED}"):
         told.receive("q")
+
+
+@pytest.mark.parametrize("is_still_at_the_end", [False, True])
+def test_a_wait_that_ends_while_its_node_stands_still_may_miss_what_came(
+    is_still_at_the_end: bool,
+) -> None:
+    told = Told()
+    told.model.add_queue("q", Kind())
+    told.send("q", "one")
+    span = told.begin_receive("q")
+    still_until = told.pass_time(0) + (3 if is_still_at_the_end else 2) * NS_PER_SECOND
+    told.model.has_stood_still = lambda _began, ended: ended <= still_until
+    if is_still_at_the_end:
+        told.end_receive("q", span, waited=3)
+    else:
+        with pytest.raises(Violation, match=f"one {MISSED}"):
+            told.end_receive("q", span, waited=3)
 
 
 @pytest.mark.parametrize("deleted_from", ["q.fifo", "d.fifo"])
