@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from fastnode import config, native
-from fastnode.flow import gather
+from fastnode.flow import Suspension, gather
 from fastnode.native import MessageState
 from fastnode.queue import parts, validate
 from fastnode.queue.api import Message, ReceiveMessageRequest
@@ -69,10 +69,12 @@ async def landed_here(
     pairs = [(shard, one) for shard, one in zip(shards, landed, strict=True) if one is not None]
     if not pairs:
         return None
-    for shard, one in pairs:
-        await _settled(shard, one, valid)
     # What is found may be answered without a transaction, so nobody else may lead by now.
-    await service.readable(*(shard.group for shard, _ in pairs))
+    groups = [shard.group for shard, _ in pairs]
+    await service.readable(*groups)
+    while (changing := _changing(pairs, valid)) is not None:
+        await changing
+        await service.readable(*groups)
     received = [_untouched(shard, one, valid) for shard, one in pairs]
     if not all(received):
         return []
@@ -128,18 +130,18 @@ async def _landed_there(
     return await gather(service.ask(place, part) for place in queue.others())
 
 
-async def _settled(queue: LiveQueue, landed: Landed, valid: ValidReceive) -> None:
-    """Nobody is changing what the receive took. An earlier attempt whose client had left may be
-    giving it back, and until that is through a new receive would not find it. Whatever is changed
-    is hidden until another moment, if it is there at all: so each message is waited for once.
+def _changing(pairs: Sequence[tuple[LiveQueue, Landed]], valid: ValidReceive) -> Suspension | None:
+    """Somebody is changing what the receive took: await it, and look again. An earlier attempt
+    whose client had left may be giving it back, and until that is through a new receive would not
+    find it. Whatever is changed is hidden until another moment, if it is there at all: so each
+    message is waited for once.
     """
-    latches = queue.group.latches
-    while True:
+    for queue, landed in pairs:
         positions = _hidden_until(queue, _visible_at(landed, valid))
-        blocked = latches.wait_for([queue.messages.state_key(one) for one in positions])
-        if blocked is None:
-            return
-        await blocked
+        keys = [queue.messages.state_key(one) for one in positions]
+        if (blocked := queue.group.latches.wait_for(keys)) is not None:
+            return blocked
+    return None
 
 
 def _visible_at(landed: Landed, valid: ValidReceive) -> int:

@@ -5,6 +5,7 @@ import pytest
 from fastnode.flow import start
 from fastnode.queue import api, validate
 from fastnode.queue.receive_again import give_back_taken, landed_here
+from tests.unit.queue.test_reads import confirm
 from tests.world import ACCOUNT, REGION, Pending, World
 
 
@@ -29,3 +30,26 @@ def test_what_a_later_attempt_has_is_not_given_back(is_repeated: bool) -> None:
     world.commit()
     assert left.is_done and left.error is None
     assert len(world.receive("q")) == (0 if is_repeated else 1)
+
+
+def test_a_later_attempt_waits_for_what_is_given_back_while_it_proves_its_lead() -> None:
+    """The news that the first attempt was left comes in between."""
+    world = World()
+    world.send(world.create("q"), "a")
+    request = api.ReceiveMessageRequest("q", visibility_timeout=30)
+    first = world.begin("ReceiveMessage", request)
+    world.commit()
+    queue, identity = world.service.find(ACCOUNT, REGION, "q"), first.call.request
+    assert queue is not None and len(first.result.messages) == 1
+    world.group.is_sole_voter = False
+    again, left = Pending(first.call), Pending(first.call)
+    valid = validate.receive_message(request, queue.settings)
+    start(landed_here(world.service, queue, identity, valid), again.finish)
+    start(give_back_taken(world.service, queue, identity, request, queue.group.term), left.finish)
+    world.group.is_sole_voter = True
+    confirm(world)
+    assert not again.is_done, "a new receive would find nothing"
+    world.commit()
+    assert left.is_done and left.error is None
+    assert again.is_done and again.result == [], "it is not as it was"
+    assert len(world.receive("q")) == 1
