@@ -71,8 +71,7 @@ class Receives:
             delivery.changes = _open_changes(message, span)
             message.deliveries.append(delivery)
             self._model.handles[handle] = message
-        # What an earlier attempt of the same call took may not be given back yet.
-        if not answers and home.kind.partitions == 1 and asked.attempts == 1:
+        if not answers and home.kind.partitions == 1:
             self._check_nothing_missed(home, span, asked)
 
     # --- one message ----------------------------------------------------------------------------
