@@ -142,6 +142,8 @@ class Model:
         self.slack_ns = slack_ns
         # Whether a repeated call may have been taken for another one: while a member joins.
         self.may_forget_retries: Callable[[], bool] = lambda: False
+        # Whatever changes when somebody else leads.
+        self.leaderships: Callable[[], object] = lambda: None
         # Whether a node stood still all the time between, and may have lost its leads by that.
         self.has_stood_still: Callable[[int, int], bool] = lambda _began, _ended: False
         # Nothing goes wrong, so nothing is taken in vain.

@@ -30,9 +30,12 @@ class Receives:
 
     def __init__(self, model: Model) -> None:
         self._model = model
+        # Who led when each began that is not answered yet.
+        self._leads: dict[Span, object] = {}
 
     def begin(self, queue: str, at: int, seconds: int) -> Span:
         span = Span(at)
+        self._leads[span] = self._model.leaderships()
         self._model.queues[queue].receives.append((span, seconds * NS_PER_SECOND))
         return span
 
@@ -46,7 +49,10 @@ class Receives:
     ) -> None:
         span.succeed(at)
         home, hidden_ns = self._model.queues[queue], asked.seconds * NS_PER_SECOND
-        if asked.attempts > 1 or at - span.began > asked.waited * NS_PER_SECOND + TROUBLE_NS:
+        is_late = at - span.began > asked.waited * NS_PER_SECOND + TROUBLE_NS
+        # Then a node may have repeated it, however long it was to wait.
+        has_lost_lead = self._leads.pop(span) != self._model.leaderships()
+        if asked.attempts > 1 or is_late or has_lost_lead:
             home.troubled.append(span)
         if len(answers) > asked.limit:
             raise Violation(f"{len(answers)} messages, {asked.limit} were asked for")
@@ -60,7 +66,7 @@ class Receives:
                 self._check_alive(home, message, span)
                 self._check_alone(home, message, span, hidden_ns)
                 self._check_count(home, message, span, answer, asked.attempts)
-                self._check_stamp(home, message, answer)
+                self._check_stamp(home, message, span, answer)
             if home.kind.is_fifo and not home.is_redriven:
                 self._check_order(home, message, seen, span)
             seen.append(message)
@@ -147,7 +153,9 @@ class Receives:
         if count < 1 + len(before) or (self._model.is_calm and count > most):
             raise Violation(f"{message.token} was received {len(before)} times, not {count - 1}")
 
-    def _check_stamp(self, home: QueueModel, message: Message, answer: dict[str, Any]) -> None:
+    def _check_stamp(
+        self, home: QueueModel, message: Message, span: Span, answer: dict[str, Any]
+    ) -> None:
         """Whatever clocks say, a queue's time does not go back; each partition has its own."""
         if message.has_moved or home.is_redriven or home.kind.partitions > 1:
             return
@@ -156,7 +164,8 @@ class Receives:
             if not other.stamped_ms or other.stamped_ms == message.stamped_ms:
                 continue
             early, late = sorted((message, other), key=lambda one: one.stamped_ms)
-            if late.sent_at < early.first_began:
+            is_anew = _may_be_stored_anew(home, late, late.sends[0], span)
+            if late.sent_at < early.first_began and not is_anew:
                 raise Violation(f"{early.token} was sent after {late.token}, and is older")
 
     def _check_order(
@@ -275,8 +284,8 @@ def may_have_moved(message: Message, span: Span) -> bool:
 
 
 def _may_be_stored_anew(home: QueueModel, message: Message, one: Span, other: Span) -> bool:
-    """Whether the queue may have been wiped between two deliveries, and a send of the same
-    deduplication id have stored another message.
+    """Whether the queue may have been wiped between the two, and a send of the same deduplication
+    id have stored another message.
     """
     wipes = [wipe for wipe in home.wipes if wipe.may_be_before(other.ended)]
     between = [wipe for wipe in wipes if wipe.ended > one.began]

@@ -165,6 +165,12 @@ class SimCluster:
             self._still.append((self._still_since.pop(one.process), self.work.now_ns))
             one.process.resume()
 
+    def leaderships(self) -> list[int]:
+        """Of each group, the latest that a node has heard of."""
+        nodes = [one.node for one in self.nodes.values() if one.node is not None]
+        terms = zip(*([group.term for group in node.groups] for node in nodes), strict=True)
+        return [max(of_group) for of_group in terms]
+
     def has_stood_still(self, began: int, ended: int) -> bool:
         """Whether a node did all of that time, and others may have taken its leads."""
         is_alone = len(self._founders) == 1

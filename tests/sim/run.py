@@ -176,6 +176,7 @@ class Run:
             self.faults.leave_out("set_clock")
         self.model.may_forget_retries = lambda: self.faults.has_changed_members
         self.model.has_stood_still = self.cluster.has_stood_still
+        self.model.leaderships = self.cluster.leaderships
 
     def _set_one_clock(self, random: Random) -> None:
         """One is ahead by anything up to an hour, and nobody may notice. One that is behind by less
