@@ -88,10 +88,11 @@ async def give_back_taken(
 ) -> None:
     """Nobody has read the answer that a receive of the identity got here in the term: as if it had
     never been. Whoever led meanwhile may have answered it once more, for somebody who read that.
+    And whoever is about to be answered with it is a later attempt, or gives it back itself.
     """
     landed = await find(queue.group, request)
     is_same_term = queue.group.is_ready and queue.group.term == term
-    if landed is None or not is_same_term:
+    if landed is None or not is_same_term or request in service.answering:
         return
     received = _untouched(queue, landed, validate.receive_message(receive, queue.settings))
     if received is not None:
