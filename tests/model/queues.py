@@ -129,6 +129,8 @@ class QueueModel:
         self.receives: list[tuple[Span, int]] = []
         # Those among them that may have taken messages which nobody heard of, and then others.
         self.troubled: list[Span] = []
+        # Those that were repeated and got nothing, and how long an older attempt may matter.
+        self.unheard: list[tuple[Span, int]] = []
         # It and those that exchange messages with it.
         self.family: list[QueueModel] = [self]
         # A move task of the family has begun: messages may come back.

@@ -13,6 +13,8 @@ from tests.model.spans import Span, Violation
 PROMPT_NS = NS_PER_SECOND
 # A receive that takes so much longer than it waits was perhaps carried out twice.
 TROUBLE_NS = NS_PER_SECOND // 5
+# So long after a call was answered an attempt that was left before may arrive.
+LATE_NS = 7 * NS_PER_SECOND
 
 
 class Asked(NamedTuple):
@@ -79,6 +81,8 @@ class Receives:
             self._model.handles[handle] = message
         if not answers and home.kind.partitions == 1:
             self._check_nothing_missed(home, span, asked)
+        if not answers and asked.attempts > 1:
+            home.unheard.append((span, LATE_NS + hidden_ns + self._model.slack_ns))
 
     # --- one message ----------------------------------------------------------------------------
 
@@ -213,6 +217,9 @@ class Receives:
         if home.kind.is_fifo and self._may_be_locked(home, message, span):
             return False
         if self._may_be_forgotten(home, message, by_then):
+            return False
+        # Nothing has landed, so an attempt that comes late takes what there is, for nobody.
+        if any(one.ended + late_ns >= by_then for one, late_ns in home.unheard):
             return False
         return not may_be_hidden(home, message, span, by_then, self._model.slack_ns)
 
