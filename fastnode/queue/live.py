@@ -368,9 +368,10 @@ class LiveQueue(Traffic):
     def _ring(self) -> None:
         now = self.group.now()
         self._catch_up(now)
-        self.waiters.expire(now >> 16)
+        # First: after a pause the same moment may end a wait and bring what it was for.
         if self._is_due(now):
             self.waiters.wake_one()
+        self.waiters.expire(now >> 16)
         self._set_alarm(now)
 
     def _is_due(self, _now: int) -> bool:

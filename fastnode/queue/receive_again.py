@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from fastnode import config, native
-from fastnode.flow import gather
+from fastnode.flow import Suspension, gather
 from fastnode.native import MessageState
 from fastnode.queue import parts, validate
 from fastnode.queue.api import Message, ReceiveMessageRequest
@@ -70,7 +70,11 @@ async def landed_here(
     if not pairs:
         return None
     # What is found may be answered without a transaction, so nobody else may lead by now.
-    await service.readable(*(shard.group for shard, _ in pairs))
+    groups = [shard.group for shard, _ in pairs]
+    await service.readable(*groups)
+    while (changing := _changing(pairs, valid)) is not None:
+        await changing
+        await service.readable(*groups)
     received = [_untouched(shard, one, valid) for shard, one in pairs]
     if not all(received):
         return []
@@ -84,10 +88,11 @@ async def give_back_taken(
 ) -> None:
     """Nobody has read the answer that a receive of the identity got here in the term: as if it had
     never been. Whoever led meanwhile may have answered it once more, for somebody who read that.
+    And whoever is about to be answered with it is a later attempt, or gives it back itself.
     """
     landed = await find(queue.group, request)
     is_same_term = queue.group.is_ready and queue.group.term == term
-    if landed is None or not is_same_term:
+    if landed is None or not is_same_term or request in service.answering:
         return
     received = _untouched(queue, landed, validate.receive_message(receive, queue.settings))
     if received is not None:
@@ -126,15 +131,35 @@ async def _landed_there(
     return await gather(service.ask(place, part) for place in queue.others())
 
 
-def _untouched(queue: LiveQueue, landed: Landed, valid: ValidReceive) -> Received | None:
-    keys, group = queue.messages, queue.group
-    visible_at = landed.commit_ts + (valid.visibility_timeout_ms << 16)
-    if visible_at <= group.now():
-        return None
+def _changing(pairs: Sequence[tuple[LiveQueue, Landed]], valid: ValidReceive) -> Suspension | None:
+    """Somebody is changing what the receive took: await it, and look again. An earlier attempt
+    whose client had left may be giving it back, and until that is through a new receive would not
+    find it. Whatever is changed is hidden until another moment, if it is there at all: so each
+    message is waited for once.
+    """
+    for queue, landed in pairs:
+        positions = _hidden_until(queue, _visible_at(landed, valid))
+        keys = [queue.messages.state_key(one) for one in positions]
+        if (blocked := queue.group.latches.wait_for(keys)) is not None:
+            return blocked
+    return None
+
+
+def _visible_at(landed: Landed, valid: ValidReceive) -> int:
+    return landed.commit_ts + (valid.visibility_timeout_ms << 16)
+
+
+def _hidden_until(queue: LiveQueue, visible_at: int) -> list[int]:
+    keys = queue.messages
     begin, end = keys.timer_key(visible_at, 0), keys.timer_key(visible_at + 1, 0)
-    timers = group.scan_keys(begin, end, _SCANNED_MAX)
-    positions = [keys.timer_of(key)[1] for key in timers]
-    taken = _taken_by(queue, landed.commit_ts, positions)
+    return [keys.timer_of(key)[1] for key in queue.group.scan_keys(begin, end, _SCANNED_MAX)]
+
+
+def _untouched(queue: LiveQueue, landed: Landed, valid: ValidReceive) -> Received | None:
+    visible_at = _visible_at(landed, valid)
+    if visible_at <= queue.group.now():
+        return None
+    taken = _taken_by(queue, landed.commit_ts, _hidden_until(queue, visible_at))
     if len(taken) != landed.mask.bit_count():
         return None
     states = [one.state for one in taken if one.state is not None]

@@ -16,6 +16,7 @@ from fastnode.queue.errors import too_many_in_flight
 from fastnode.queue.fair import plan_unfiling
 from fastnode.queue.fullness import is_full
 from fastnode.queue.live import LiveQueue
+from fastnode.queue.outbox import Posted
 from fastnode.queue.partitions import PartitionedQueue
 from fastnode.queue.plans import plan_claim, plan_removal, plan_touch, unreceived_state
 from fastnode.queue.repeats import request_at
@@ -158,10 +159,21 @@ async def commit(
         queue.handed_out(positions, states[0].visible_at)
     queue.removed([taken.position for taken in (*choice.expired, *choice.dead)])
     queue.settled(choice)
-    for letter in letters:
-        # Whoever finds nothing here will look for it there.
-        await service.outbox.settled(letter)
+    if letters:
+        await _settled(service, txn.request, letters)
     return Received(queue, generation, choice.messages, states, choice.is_cut_short)
+
+
+async def _settled(service: Service, request: bytes, letters: Sequence[Posted]) -> None:
+    """Whoever finds nothing here will look for it there. Until then the receive has landed, and its
+    answer is still to come.
+    """
+    service.answering.add(request)
+    try:
+        for letter in letters:
+            await service.outbox.settled(letter)
+    finally:
+        service.answering.discard(request)
 
 
 def choose(

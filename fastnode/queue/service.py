@@ -85,6 +85,8 @@ class Service:
         self.fanout = FanoutMeter()
         self.gates = Gates()
         self.polls = Polls()
+        # Receives that have landed here and are not answered yet, because they met dead letters.
+        self.answering: set[bytes] = set()
         for group in groups:
             group.on_ready = self._begin_leading
             group.on_lost = self._end_leading

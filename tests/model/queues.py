@@ -129,6 +129,8 @@ class QueueModel:
         self.receives: list[tuple[Span, int]] = []
         # Those among them that may have taken messages which nobody heard of, and then others.
         self.troubled: list[Span] = []
+        # Those that were repeated and got nothing, and how long an older attempt may matter.
+        self.unheard: list[tuple[Span, int]] = []
         # It and those that exchange messages with it.
         self.family: list[QueueModel] = [self]
         # A move task of the family has begun: messages may come back.
@@ -142,6 +144,10 @@ class Model:
         self.slack_ns = slack_ns
         # Whether a repeated call may have been taken for another one: while a member joins.
         self.may_forget_retries: Callable[[], bool] = lambda: False
+        # Whatever changes when somebody else leads.
+        self.leaderships: Callable[[], object] = lambda: None
+        # Whether a node stood still all the time between, and may have lost its leads by that.
+        self.has_stood_still: Callable[[int, int], bool] = lambda _began, _ended: False
         # Nothing goes wrong, so nothing is taken in vain.
         self.is_calm = False
         self.queues: dict[str, QueueModel] = {}

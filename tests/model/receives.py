@@ -13,6 +13,8 @@ from tests.model.spans import Span, Violation
 PROMPT_NS = NS_PER_SECOND
 # A receive that takes so much longer than it waits was perhaps carried out twice.
 TROUBLE_NS = NS_PER_SECOND // 5
+# So long after a call was answered an attempt that was left before may arrive.
+LATE_NS = 7 * NS_PER_SECOND
 
 
 class Asked(NamedTuple):
@@ -30,9 +32,12 @@ class Receives:
 
     def __init__(self, model: Model) -> None:
         self._model = model
+        # Who led when each began that is not answered yet.
+        self._leads: dict[Span, object] = {}
 
     def begin(self, queue: str, at: int, seconds: int) -> Span:
         span = Span(at)
+        self._leads[span] = self._model.leaderships()
         self._model.queues[queue].receives.append((span, seconds * NS_PER_SECOND))
         return span
 
@@ -46,7 +51,10 @@ class Receives:
     ) -> None:
         span.succeed(at)
         home, hidden_ns = self._model.queues[queue], asked.seconds * NS_PER_SECOND
-        if asked.attempts > 1 or at - span.began > asked.waited * NS_PER_SECOND + TROUBLE_NS:
+        is_late = at - span.began > asked.waited * NS_PER_SECOND + TROUBLE_NS
+        # Then a node may have repeated it, however long it was to wait.
+        has_lost_lead = self._leads.pop(span) != self._model.leaderships()
+        if asked.attempts > 1 or is_late or has_lost_lead:
             home.troubled.append(span)
         if len(answers) > asked.limit:
             raise Violation(f"{len(answers)} messages, {asked.limit} were asked for")
@@ -60,7 +68,7 @@ class Receives:
                 self._check_alive(home, message, span)
                 self._check_alone(home, message, span, hidden_ns)
                 self._check_count(home, message, span, answer, asked.attempts)
-                self._check_stamp(home, message, answer)
+                self._check_stamp(home, message, span, answer)
             if home.kind.is_fifo and not home.is_redriven:
                 self._check_order(home, message, seen, span)
             seen.append(message)
@@ -71,9 +79,10 @@ class Receives:
             delivery.changes = _open_changes(message, span)
             message.deliveries.append(delivery)
             self._model.handles[handle] = message
-        # What an earlier attempt of the same call took may not be given back yet.
-        if not answers and home.kind.partitions == 1 and asked.attempts == 1:
+        if not answers and home.kind.partitions == 1:
             self._check_nothing_missed(home, span, asked)
+        if not answers and asked.attempts > 1:
+            home.unheard.append((span, LATE_NS + hidden_ns + self._model.slack_ns))
 
     # --- one message ----------------------------------------------------------------------------
 
@@ -148,7 +157,9 @@ class Receives:
         if count < 1 + len(before) or (self._model.is_calm and count > most):
             raise Violation(f"{message.token} was received {len(before)} times, not {count - 1}")
 
-    def _check_stamp(self, home: QueueModel, message: Message, answer: dict[str, Any]) -> None:
+    def _check_stamp(
+        self, home: QueueModel, message: Message, span: Span, answer: dict[str, Any]
+    ) -> None:
         """Whatever clocks say, a queue's time does not go back; each partition has its own."""
         if message.has_moved or home.is_redriven or home.kind.partitions > 1:
             return
@@ -157,7 +168,8 @@ class Receives:
             if not other.stamped_ms or other.stamped_ms == message.stamped_ms:
                 continue
             early, late = sorted((message, other), key=lambda one: one.stamped_ms)
-            if late.sent_at < early.first_began:
+            is_anew = _may_be_stored_anew(home, late, late.sends[0], span)
+            if late.sent_at < early.first_began and not is_anew:
                 raise Violation(f"{early.token} was sent after {late.token}, and is older")
 
     def _check_order(
@@ -180,12 +192,15 @@ class Receives:
     def _check_nothing_missed(self, home: QueueModel, span: Span, asked: Asked) -> None:
         """A message that was available all the time, or early enough for somebody who waited. An
         answer that is late to end a wait is of a node that stood still, and has not looked since.
+        So is one of a node that stood still until the end and has lost its lead: that ends a wait.
         """
         over = asked.tried_ns + asked.waited * NS_PER_SECOND
         if asked.waited and span.ended > over + PROMPT_NS:
             return
         over = min(span.ended, over)
         by_then = span.began if not asked.waited else over - PROMPT_NS
+        if asked.waited and self._model.has_stood_still(by_then, over - TROUBLE_NS):
+            return
         for message in home.messages.values():
             if self._is_surely_available(home, message, span, by_then):
                 raise Violation(f"{message.token} was available, and the receive found nothing")
@@ -202,6 +217,9 @@ class Receives:
         if home.kind.is_fifo and self._may_be_locked(home, message, span):
             return False
         if self._may_be_forgotten(home, message, by_then):
+            return False
+        # Nothing has landed, so an attempt that comes late takes what there is, for nobody.
+        if any(one.ended + late_ns >= by_then for one, late_ns in home.unheard):
             return False
         return not may_be_hidden(home, message, span, by_then, self._model.slack_ns)
 
@@ -273,8 +291,8 @@ def may_have_moved(message: Message, span: Span) -> bool:
 
 
 def _may_be_stored_anew(home: QueueModel, message: Message, one: Span, other: Span) -> bool:
-    """Whether the queue may have been wiped between two deliveries, and a send of the same
-    deduplication id have stored another message.
+    """Whether the queue may have been wiped between the two, and a send of the same deduplication
+    id have stored another message.
     """
     wipes = [wipe for wipe in home.wipes if wipe.may_be_before(other.ended)]
     between = [wipe for wipe in wipes if wipe.ended > one.began]

@@ -107,6 +107,8 @@ class Client:
         # How many of its attempts go to any node; the others to the one that answered last.
         self.wanders = 1.0
         self._home = ""
+        # Whether it tries again at once, somewhere, before anybody knows that it has left.
+        self.is_hasty = False
 
     async def call(
         self, action: str, request: dict[str, Any], repeated: Sequence[Span] = (), attempts: int = 8
@@ -130,7 +132,8 @@ class Client:
             if not answer.is_unknown:
                 self._home = host
                 return answer._replace(attempts=attempt, tried_ns=tried_ns)
-            await asyncio.sleep(min(0.05 * 2**attempt, 2.0) * (0.5 + self.random.random()))
+            if attempt > 1 or not self.is_hasty:
+                await asyncio.sleep(min(0.05 * 2**attempt, 2.0) * (0.5 + self.random.random()))
         return UNKNOWN
 
     def _choose(self) -> str:

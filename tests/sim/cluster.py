@@ -70,6 +70,9 @@ class SimCluster:
         # Told of a node whose disk failed at its start; whoever watches over it starts it again.
         self.on_refusal: Callable[[SimNode], None] = lambda _node: None
         self._dead: list[SimLoop] = []
+        # When nodes stood still and went on, and since when those do that have not gone on.
+        self._still: list[tuple[int, int]] = []
+        self._still_since: dict[SimLoop, int] = {}
         self._founders = list(range(1, nodes + 1))
         self.nodes = {number: SimNode(self, number) for number in self._founders}
 
@@ -153,12 +156,25 @@ class SimCluster:
     def pause(self, one: SimNode) -> None:
         if one.process is not None:
             self.work.note(f"pause {one.number}")
+            self._still_since.setdefault(one.process, self.work.now_ns)
             one.process.pause()
 
     def resume(self, one: SimNode) -> None:
         if one.process is not None and one.process.is_paused:
             self.work.note(f"resume {one.number}")
+            self._still.append((self._still_since.pop(one.process), self.work.now_ns))
             one.process.resume()
+
+    def leaderships(self) -> list[int]:
+        """Of each group, the latest that a node has heard of."""
+        nodes = [one.node for one in self.nodes.values() if one.node is not None]
+        terms = zip(*([group.term for group in node.groups] for node in nodes), strict=True)
+        return [max(of_group) for of_group in terms]
+
+    def has_stood_still(self, began: int, ended: int) -> bool:
+        """Whether a node did all of that time, and others may have taken its leads."""
+        is_alone = len(self._founders) == 1
+        return not is_alone and any(one[0] <= began and ended <= one[1] for one in self._still)
 
     def close(self) -> None:
         for one in self.nodes.values():

@@ -127,6 +127,14 @@ class SimGroups(Groups):
         self._loop = loop
         self._is_writing = False
 
+    def propose(self, group: int, entry: bytes) -> None:
+        try:
+            super().propose(group, entry)
+        except OSError:
+            # The next segment could not be prepared. A real node ends of what nobody expects.
+            self._machine.on_disk_error()
+            raise
+
     def ready(self, *, here: bool = False) -> Ready:
         ready = super().ready(here=here)
         if ready.is_persisting and not self._is_writing:

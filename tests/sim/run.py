@@ -158,12 +158,15 @@ class Run:
         self._client_hosts = [f"127.0.1.{at}" for at in range(1, random.randrange(2, 7))]
         leaves = random.choice((0, 5, 20))
         wanders, often = random.choice((1.0, 0.1, 0.1)), random.choice(_OFTEN)
+        if is_hasty := work.varies("haste") is not None:
+            leaves, wanders = 4, 1.0
         self.model.is_calm = not self._fault_ms and not leaves
         for at, host in enumerate(self._client_hosts):
             client = Client(f"c{at}", self._loop(host), work.random(host), self._hosts)
             client.leaves = leaves
             client.patience = random.choice(ANSWER_SECONDS)
             client.wanders = wanders
+            client.is_hasty = is_hasty
             self.workers.append(Worker(work, self.model, client, often, self._pause_ms))
         mix = draw_mix(work)
         if mix.is_watched or work.varies("watchers"):
@@ -172,6 +175,8 @@ class Run:
         if not has_steps:
             self.faults.leave_out("set_clock")
         self.model.may_forget_retries = lambda: self.faults.has_changed_members
+        self.model.has_stood_still = self.cluster.has_stood_still
+        self.model.leaderships = self.cluster.leaderships
 
     def _set_one_clock(self, random: Random) -> None:
         """One is ahead by anything up to an hour, and nobody may notice. One that is behind by less

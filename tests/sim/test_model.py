@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.model.queues import NS_PER_SECOND, Kind, Model
-from tests.model.receives import Asked, Receives
+from tests.model.receives import LATE_NS, Asked, Receives
 from tests.model.spans import Span, Violation
 
 MISSED = "was available, and the receive found nothing"
@@ -35,10 +35,13 @@ class Told:
     def begin_receive(self, queue: str) -> Span:
         return self._receives.begin(queue, self.pass_time(), HIDDEN_SECONDS)
 
-    def end_receive(self, queue: str, span: Span, *tokens: str, attempts: int = 1) -> str:
+    def end_receive(
+        self, queue: str, span: Span, *tokens: str, attempts: int = 1, waited: int = 0
+    ) -> str:
         """The handle of the last message, if there is one."""
         answers = [self._message(token) for token in tokens]
-        asked = Asked(10, HIDDEN_SECONDS, 0, attempts, self.pass_time())
+        asked = Asked(10, HIDDEN_SECONDS, waited, attempts, span.began)
+        self.pass_time()
         self._receives.ended(queue, span, self.pass_time(), answers, asked)
         return f"handle {self._handles}"
 
@@ -65,7 +68,9 @@ class Told:
 Touch = Callable[[Told, str, str], None]
 
 
-def after_two_attempts(touch: Touch | None, seconds: float = HIDDEN_SECONDS) -> Told:
+def after_two_attempts(
+    touch: Touch | None, seconds: float = HIDDEN_SECONDS, attempts: int = 2
+) -> Told:
     """Of a receive that got nothing, so long after one of two messages was taken. If that was over,
     the first attempt may have taken both.
     """
@@ -78,15 +83,21 @@ def after_two_attempts(touch: Touch | None, seconds: float = HIDDEN_SECONDS) -> 
     span = told.begin_receive("q")
     if touch is not None:
         touch(told, "q", handle)
-    told.end_receive("q", span, attempts=2)
+    if attempts == 1:
+        # It was a node that repeated it.
+        told.model.leaderships = lambda: 2
+    told.end_receive("q", span, attempts=attempts, waited=3 if attempts == 1 else 0)
     return told
 
 
+@pytest.mark.parametrize("attempts", [1, 2])
 @pytest.mark.parametrize("touch", [Told.delete, Told.change])
-def test_a_repeated_receive_may_miss_what_it_took_with_a_touched_message(touch: Touch) -> None:
-    told = after_two_attempts(touch)
+def test_a_repeated_receive_may_miss_what_it_took_with_a_touched_message(
+    touch: Touch, attempts: int
+) -> None:
+    told = after_two_attempts(touch, attempts=attempts)
     told.receive("q")
-    told.pass_time(HIDDEN_SECONDS)
+    told.pass_time(HIDDEN_SECONDS + (LATE_NS / NS_PER_SECOND if attempts > 1 else 0))
     with pytest.raises(Violation, match=f"other {MISSED}"):
         told.receive("q")
 
@@ -101,11 +112,32 @@ def test_a_repeated_receive_misses_nothing_because_of_a_message_that_it_cannot_h
         after_two_attempts(Told.delete, seconds=1).receive("q")
 
 
-def test_a_message_that_came_after_a_repeated_receive_is_not_missed() -> None:
+def test_a_message_that_came_after_a_repeated_receive_is_missed_only_for_a_late_attempt() -> None:
     told = after_two_attempts(Told.delete)
     told.send("q", "late")
+    told.receive("q")
+    told.pass_time(LATE_NS / NS_PER_SECOND + HIDDEN_SECONDS)
+    told.receive("q", "other")
     with pytest.raises(Violation, match=f"late {MISSED}"):
         told.receive("q")
+
+
+@pytest.mark.parametrize("is_still_at_the_end", [False, True])
+def test_a_wait_that_ends_while_its_node_stands_still_may_miss_what_came(
+    is_still_at_the_end: bool,
+) -> None:
+    told = Told()
+    told.model.add_queue("q", Kind())
+    told.send("q", "one")
+    span = told.begin_receive("q")
+    still_until = told.pass_time(0) + (3 if is_still_at_the_end else 2) * NS_PER_SECOND
+    told.model.has_stood_still = lambda _began, ended: ended <= still_until
+    told.pass_time(3)
+    if is_still_at_the_end:
+        told.end_receive("q", span, waited=3)
+    else:
+        with pytest.raises(Violation, match=f"one {MISSED}"):
+            told.end_receive("q", span, waited=3)
 
 
 @pytest.mark.parametrize("deleted_from", ["q.fifo", "d.fifo"])
@@ -122,3 +154,23 @@ def test_a_dead_letter_locks_its_group_until_it_is_deleted_where_it_is(deleted_f
     else:
         with pytest.raises(Violation, match=f"next {MISSED}"):
             told.receive("d.fifo")
+
+
+@pytest.mark.parametrize("is_purged", [False, True])
+def test_a_message_that_is_stored_anew_after_a_purge_is_younger_than_it_was(
+    is_purged: bool,
+) -> None:
+    told = Told()
+    told.model.add_queue("q.fifo", Kind(is_fifo=True))
+    told.send("q.fifo", "one", "group")
+    again = told.model.begin_send("q.fifo", "one", told.pass_time(), group="group")
+    if is_purged:
+        told.model.begin_wipe("q.fifo", told.pass_time()).succeed(told.pass_time())
+    told.send("q.fifo", "other", "others")
+    told.model.sent("one", again, told.pass_time(), "one", str(told.model.by_token["one"].sequence))
+    told.receive("q.fifo", "other")
+    if is_purged:
+        told.receive("q.fifo", "one")
+    else:
+        with pytest.raises(Violation, match="other was sent after one, and is older"):
+            told.receive("q.fifo", "one")

@@ -236,12 +236,8 @@ class Worker:
         name = chosen[0].queue.name
         spans = [self.model.begin_delete(name, one.handle, self._now) for one in chosen]
         entries = [{"Id": str(at), "ReceiptHandle": one.handle} for at, one in enumerate(chosen)]
-        answer = await self.call(
-            "DeleteMessageBatch",
-            About(chosen[0].queue),
-            QueueUrl=url_of(name),
-            Entries=entries,
-        )
+        about, url = About(chosen[0].queue), url_of(name)
+        answer = await self.call("DeleteMessageBatch", about, QueueUrl=url, Entries=entries)
         self._settle_batch(spans, answer)
 
     def _settle_batch(self, spans: Sequence[Span], answer: Answer) -> None:
@@ -302,7 +298,15 @@ class Worker:
     async def purge(self, queue: QueueModel) -> None:
         span = self.model.begin_wipe(queue.name, self._now)
         answer = await self.call("PurgeQueue", About(queue), QueueUrl=url_of(queue.name))
+        self._settle_wipe(queue, span, answer)
+
+    def _settle_wipe(self, queue: QueueModel, span: Span, answer: Answer) -> None:
+        """Nobody knows such a call when it is repeated: what was left comes late, and does it once
+        more.
+        """
         self._settle(span, answer)
+        if answer.attempts > 1:
+            self.model.begin_wipe(queue.name, self._now)
 
     async def recreate(self, queue: QueueModel) -> None:
         if len(queue.family) > 1:
@@ -310,11 +314,11 @@ class Worker:
         span = self.model.begin_wipe(queue.name, self._now)
         answer = await self.call("DeleteQueue", About(queue), QueueUrl=url_of(queue.name))
         if queue.kind.partitions == 1:
-            self._settle(span, answer)
+            self._settle_wipe(queue, span, answer)
         await self.create(queue, "", no_partitions(queue))
         if queue.kind.partitions > 1:
             # Its partitions may take messages that go with it until it is made anew.
-            self._settle(span, answer)
+            self._settle_wipe(queue, span, answer)
 
     async def create(
         self, queue: QueueModel, dead_letters: str, allowed: Sequence[str] = ()

@@ -12,6 +12,8 @@ from tests.unit.cluster.retry_world import RetryWorld
 from tests.world import ACCOUNT, ENDPOINT, REGION, Pending
 
 TIMEOUT_SECONDS = 600
+# Of the message that the first handle is of.
+FIRST_BODY = "0"
 ROOMY, TIGHT = 4_096, 1_024
 _TIGHTER = {
     "MaximumMessageSize": str(TIGHT),
@@ -55,7 +57,8 @@ class Happening:
 
 class EventQueue:
     """The queue that the call is about. `got` is what the event has received; `handles` are those
-    of earlier receives, the first of them of a message that the call is about.
+    of earlier receives, the first of them of a message that the call is about; `deleted` are the
+    bodies of what is gone.
     """
 
     def __init__(self, world: RetryWorld, kind: Kind, name: str) -> None:
@@ -65,6 +68,7 @@ class EventQueue:
         self.url = f"{ENDPOINT}/{ACCOUNT}/{name}"
         self.got: list[api.Message] = []
         self.handles: list[str] = []
+        self.deleted: set[str] = set()
 
     def create(self) -> None:
         self._world.create(self._world.leaders[0], self._name, **self._attributes)
@@ -100,10 +104,14 @@ class EventQueue:
             pending = self._world.begin(node, "DeleteMessage", request)
             yield pending
             _result(pending)
+            self.deleted.add(message.body)
         for handle in self.handles[:1]:
             # It may be over; then nothing happens.
             request = api.DeleteMessageRequest(self.url, handle)
-            yield self._world.begin(node, "DeleteMessage", request)
+            pending = self._world.begin(node, "DeleteMessage", request)
+            yield pending
+            if pending.error is None:
+                self.deleted.add(FIRST_BODY)
 
     def _purge(self, node: int) -> Iterator[Pending]:
         pending = self._world.begin(node, "PurgeQueue", api.PurgeQueueRequest(self.url))

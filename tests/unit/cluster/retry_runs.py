@@ -156,6 +156,7 @@ class Run:
             world.lead_as(leaders_at_first(case.kind))
         if case.event is Event.TIGHTEN:
             self._queue.use_up()
+        self._gone = frozenset(self._queue.deleted)
         self._second = self._go_on()
         if case.keeps_term:
             world.commit()
@@ -270,6 +271,8 @@ class Run:
         messages = self._second.answer.get("Messages", [])
         counts = [message["Attributes"]["ApproximateReceiveCount"] for message in messages]
         self._note(set(counts) <= {"2"}, f"received {counts} times")
+        told = {message["Body"] for message in messages}
+        self._note(told.isdisjoint(self._gone), "a message that was deleted before is told")
         is_known = self.case.loss is Loss.AFTER and not self.case.is_by_owner
         if is_known and messages and order_of(self.case) is Order.BEFORE:
             first = self._first.answer["Messages"]

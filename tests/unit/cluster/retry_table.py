@@ -269,7 +269,6 @@ _RECEIVES: Final[Rows] = {
     (Event.TIGHTEN, Order.BEFORE): Row(ALL, visible=_TAKEN, in_flight=_TAKEN),
     (Event.TIGHTEN, Order.AFTER): Row(NONE, visible=(4, 0)),
 }
-_WIPES: Final = frozenset({Event.PURGE, Event.RECREATE})
 _TABLE: Final = {
     Verb.SEND: _SENDS,
     Verb.DELETE: _DELETES,
@@ -295,10 +294,11 @@ def allowed(case: Case) -> set[Outcome]:
     """Several where two things happen at once."""
     found = {_outcome(case, order_of(case))}
     if case.fate is Fate.LATE and case.keeps_term and case.verb is Verb.RECEIVE:
-        # The messages of the first attempt are given back, because nobody reads them; or they are
-        # the answer of the second, and then whatever comes upon them comes after that.
+        # The messages of the first attempt are the answer of the second, if only when they have
+        # been given back, and then whatever comes upon them comes after that.
+        found |= {each._replace(answer=ALL) for each in found}
+        # Or somebody else was faster.
         found.add(_outcome(case, Order.AFTER))
-        found |= {each._replace(answer=ALL) for each in found if case.event in _WIPES}
     return found
 
 

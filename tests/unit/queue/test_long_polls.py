@@ -60,6 +60,20 @@ def test_the_end_of_a_timeout_wakes_the_poll(world: World) -> None:
     assert bodies(waiting) == ["A"]
 
 
+def test_what_came_while_the_node_stood_still_is_found_at_the_end_of_the_wait(
+    world: World,
+) -> None:
+    """One ring is for all that the clock has passed: a timeout is over, and so is the wait."""
+    url = world.create()
+    world.send(url, "A")
+    world.send(url, "B")
+    world.receive(url, timeout=1)
+    waiting = [poll(world, url, seconds=2, limit=1) for _ in range(3)]
+    world.clock.ns += 5_000_000_000
+    world.advance(0)
+    assert [bodies(each) for each in waiting] == [["A"], ["B"], []]
+
+
 def test_the_end_of_a_delay_wakes_the_poll(world: World) -> None:
     url = world.create()
     waiting = poll(world, url)

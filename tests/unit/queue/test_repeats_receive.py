@@ -299,3 +299,23 @@ def test_an_attempt_waits_for_the_one_that_is_being_stored(name: str) -> None:
     assert len(handles(first)) == 3
     assert handles(second) == handles(first)
     assert front.counts(name) == (0, 3, 0)
+
+
+@EVERY_QUEUE
+@pytest.mark.parametrize("is_stored", [False, True])
+@pytest.mark.parametrize("milliseconds", [0, 1_001])
+def test_an_attempt_waits_for_what_one_that_was_left_gives_back(
+    name: str, is_stored: bool, milliseconds: int
+) -> None:
+    """Also if its time is over by then: it is being changed, and nobody else finds it."""
+    front = filled(name)
+    call = receive(name, VisibilityTimeout=1)
+    left = front.begin(*call)
+    left.transport.connection.connection_lost(None)
+    if is_stored:
+        front.world.step()
+    newer = front.begin(*call, attempt=2)
+    front.world.advance(milliseconds)
+    front.world.commit()
+    assert bodies(newer.answer) == {"m0", "m1", "m2"}
+    assert front.counts(name) == (0, 3, 0)
