@@ -23,6 +23,10 @@ class UsageError(FastnodeError):
     exit_code = 2
 
 
+class LogFailed(FastnodeError, OSError):
+    """The disk failed under the log: nothing that the process believes is safe to act on."""
+
+
 class OperationError(FastnodeError):
     """A call could not be carried out now; the client may repeat it after `retry_after_seconds`."""
 

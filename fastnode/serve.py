@@ -26,7 +26,7 @@ from fastnode.cluster.membership import Operator
 from fastnode.cluster.poller import poll
 from fastnode.cluster.traffic import Traffic
 from fastnode.datadir import Founding, is_new, open_data_dir
-from fastnode.errors import OperationError, StartError, UsageError
+from fastnode.errors import LogFailed, OperationError, StartError, UsageError
 from fastnode.flow import Suspension
 from fastnode.http.access_log import AccessLog, RotatedFile
 from fastnode.http.access_row import RowReader
@@ -68,7 +68,7 @@ log: Final = logging.getLogger("fastnode")
 async def serve(settings: Settings, *, on_ready: Callable[[str, str], None]) -> None:
     """Run a node until SIGTERM or SIGINT; `StartError` or `UsageError` if it cannot start."""
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(die_of_bug)
+    loop.set_exception_handler(die)
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
@@ -350,10 +350,13 @@ def calm_garbage_collector() -> None:
     gc.set_threshold(GARBAGE_THRESHOLD)
 
 
-def die_of_bug(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def die(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """A callback failed: state and log may no longer agree, and only a replay makes them agree
     again.
     """
     error = context.get("exception")
-    log.critical("bug: %s\n%s", context["message"], "".join(traceback.format_exception(error)))
+    if isinstance(error, LogFailed):
+        log.critical("stopping: %s: mend the disk, then start again", error)
+    else:
+        log.critical("bug: %s\n%s", context["message"], "".join(traceback.format_exception(error)))
     os._exit(1)

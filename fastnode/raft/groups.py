@@ -15,7 +15,7 @@ from fastnode._raftlog import (
     RaftGroups,
     TooMuchPending,
 )
-from fastnode.errors import Busy, DiskFull, NotLed, Overloaded, StartError
+from fastnode.errors import Busy, DiskFull, LogFailed, NotLed, Overloaded, StartError
 
 if TYPE_CHECKING:
     from fastnode._raftlog import Status as Status
@@ -93,6 +93,8 @@ class Groups:
             raise NotLed(str(error)) from error
         except TooMuchPending as error:
             raise Overloaded(str(error)) from error
+        except OSError as error:
+            raise _log_failed(error) from error
 
     def propose_members(self, group: int, change: MemberChange, node: int) -> None:
         """Add or remove one node; `Ready.members` says when it is so."""
@@ -119,7 +121,14 @@ class Groups:
         """What there is to do. When `here`, the caller may be held up for one write of the log, and
         what that commits is in the answer; a slow disk, or peers, leave it to the log's thread.
         """
-        return Ready(*(self._raft.ready_here() if here else self._raft.ready()))
+        try:
+            return Ready(*(self._raft.ready_here() if here else self._raft.ready()))
+        except OSError as error:
+            raise _log_failed(error) from error
+
+
+def _log_failed(error: OSError) -> LogFailed:
+    return LogFailed(f"the log cannot be written: {error.strerror or error}")
 
 
 def open_groups(

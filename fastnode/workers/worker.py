@@ -39,7 +39,7 @@ from fastnode.serve import (
     certificate_metrics,
     connections_possible,
     declared_queues,
-    die_of_bug,
+    die,
     identity_settings,
     listen,
     listener_tls,
@@ -57,7 +57,7 @@ log: Final = logging.getLogger("fastnode")
 
 async def serve_worker(begin: Begin, control: Control) -> int:
     """Run a worker until its supervisor tells it to stop; the exit code."""
-    asyncio.get_running_loop().set_exception_handler(die_of_bug)
+    asyncio.get_running_loop().set_exception_handler(die)
     orders = _Orders(control)
     try:
         worker = _Worker(begin)

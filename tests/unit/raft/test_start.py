@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fastnode._raftlog import RaftGroups, SimDisk
-from fastnode.errors import StartError
-from fastnode.raft.groups import not_opened, open_groups
+from fastnode.errors import LogFailed, StartError
+from fastnode.raft.groups import Groups, not_opened, open_groups
 from tests.unit.raft.test_extension import content, settle_manual
 
 
@@ -37,3 +37,15 @@ def test_a_disk_that_failed_at_the_start_is_used_at_the_next_one(has_power: bool
     assert settle_manual(groups) == [(0, 1, 2, [])]
     groups.propose(0, b"entry")
     assert content(settle_manual(groups), 0) == [b"entry"]
+
+
+def test_a_disk_that_fails_where_the_next_segment_is_prepared_fails_the_log() -> None:
+    disk = SimDisk(7)
+    raft = start(disk)
+    groups = Groups(raft)
+    settle_manual(raft)
+    with pytest.raises(LogFailed, match=r"the log cannot be written: .*Input/output error"):
+        for _ in range(4):
+            disk.fail_next_sync()
+            groups.propose(0, bytes(30_000))
+            groups.ready()
