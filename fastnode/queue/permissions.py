@@ -45,6 +45,7 @@ async def add_permission(service: Service, call: Call, request: AddPermissionReq
     statements = _statements_of(policy)
     labelled = [one for one in statements if one.get("Sid") == statement["Sid"]]
     if statement in labelled:
+        await service.still_led(queue.group)
         return
     if labelled:
         raise invalid_value(request.label, "Label", "Already exists.")

@@ -86,6 +86,7 @@ async def ensure_queue(service: Service, account: str, region: str, valid: Valid
         differing = differing_attribute(record.attributes, valid.supplied, record.partition_count)
         if differing is not None:
             raise queue_name_exists(differing)
+        await service.still_led(group)
         return
     settings = settings_of(valid.attributes)
     check_redrive(service, keys, valid.supplied.get("RedrivePolicy"), settings)

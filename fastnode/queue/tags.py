@@ -47,6 +47,8 @@ async def list_queue_tags(
 
 async def _store_tags(service: Service, queue: LiveQueue, tags: dict[str, str]) -> None:
     """Tags are not attributes: the time of the last modification stays."""
-    if tags != queue.record.tags:
+    if tags == queue.record.tags:
+        await service.still_led(queue.group)
+    else:
         txn = queue.group.begin(service.new_request())
         await store_record(queue, txn, replace(queue.record, tags=tags))

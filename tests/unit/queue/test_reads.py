@@ -65,6 +65,35 @@ def test_a_delete_that_finds_nothing_is_not_answered_by_who_lost_the_lead() -> N
     assert pending.is_done and isinstance(pending.error, Unavailable)
 
 
+UNCHANGED = [
+    ("CreateQueue", api.CreateQueueRequest("q", tags={"of": "another"})),
+    ("TagQueue", api.TagQueueRequest("q", {"a": "b"})),
+    ("UntagQueue", api.UntagQueueRequest("q", ["other"])),
+    ("AddPermission", api.AddPermissionRequest("q", "all", [ACCOUNT], ["SendMessage"])),
+]
+
+
+@pytest.mark.parametrize("is_confirmed", [True, False])
+@pytest.mark.parametrize(("action", "request_"), UNCHANGED, ids=[action for action, _ in UNCHANGED])
+def test_who_would_change_nothing_is_answered_when_the_lead_is_certain(
+    action: str, request_: object, is_confirmed: bool
+) -> None:
+    """Others may have deleted the queue, or changed it, and then there is something to change."""
+    world = World()
+    world.create("q")
+    for before, same in UNCHANGED[1:]:
+        world.call(before, same)
+    world.group.is_sole_voter = False
+    pending = world.begin(action, request_)
+    assert not pending.is_done
+    if is_confirmed:
+        confirm(world)
+        assert pending.is_done and pending.error is None
+    else:
+        world.group.change_role("follower", 2)
+        assert pending.is_done and isinstance(pending.error, Unavailable)
+
+
 @pytest.mark.parametrize("is_confirmed", [True, False])
 def test_a_duplicate_is_answered_when_the_lead_is_certain(is_confirmed: bool) -> None:
     """Others may have purged the queue, and then it is none."""
