@@ -11,6 +11,7 @@ lies (`spans.py`). `slack_ns` is how far the queue's clock may be off.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from tests.model.registers import Register
 from tests.model.spans import NEVER, Span, Violation
 
 NS_PER_SECOND = 1_000_000_000
@@ -135,6 +136,9 @@ class QueueModel:
         self.family: list[QueueModel] = [self]
         # A move task of the family has begun: messages may come back.
         self.is_redriven = False
+        # Told by ListQueueTags and GetQueueAttributes.
+        self.tag = Register(f"the tag of {name}")
+        self.retention = Register(f"MessageRetentionPeriod of {name}", "345600")
 
 
 class Model:

@@ -6,6 +6,7 @@ from tests.model.queues import QueueModel
 
 GONE: Final = "QueueDoesNotExist"
 BAD_HANDLE: Final = "ReceiptHandleIsInvalid"
+BAD_VALUE: Final = "InvalidParameterValueException"
 
 
 def no_partitions(queue: QueueModel) -> tuple[str, ...]:

@@ -101,6 +101,7 @@ class Client:
         self._loop = loop
         self._hosts = hosts
         self._wires: dict[str, _Wire] = {}
+        self.attempts = 8
         # One in so many attempts is left before its answer comes.
         self.leaves = 0
         self.patience = ANSWER_SECONDS[-1]
@@ -111,11 +112,11 @@ class Client:
         self.is_hasty = False
 
     async def call(
-        self, action: str, request: dict[str, Any], repeated: Sequence[Span] = (), attempts: int = 8
+        self, action: str, request: dict[str, Any], repeated: Sequence[Span] = ()
     ) -> Answer:
         """With the retries of an SDK: the same invocation id every time. `repeated` are told so."""
         invocation = self.random.randbytes(16).hex()
-        for attempt in range(1, attempts + 1):
+        for attempt in range(1, self.attempts + 1):
             host = self._choose()
             head = _HEAD.format(
                 host=host,

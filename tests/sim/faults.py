@@ -175,7 +175,9 @@ class Faults:
         pairs += [(other, one) for other in others] if kind != 3 else []
         self._block(pairs)
 
-    def _block(self, pairs: Sequence[tuple[str, str]], low_ms: int = 100) -> None:
+    def _block(
+        self, pairs: Sequence[tuple[str, str]], low_ms: int = 100, high_ms: int = 9_000
+    ) -> None:
         for start, end in pairs:
             self._network.block(start, end)
 
@@ -183,16 +185,20 @@ class Faults:
             for start, end in pairs:
                 self._network.unblock(start, end)
 
-        self._later(open_again, low_ms, 9_000)
+        self._later(open_again, low_ms, high_ms)
 
-    def isolate_leader(self) -> bool | None:
+    def replace_leader(self) -> bool | None:
+        """Isolated until others lead, and not much longer, so that it can be done again."""
+        return self.isolate_leader(3_000)
+
+    def isolate_leader(self, high_ms: int = 9_000) -> bool | None:
         """Clients reach it, members do not: for a while it does not know that others lead."""
         one = self._any_leader()
         if one is None or len(self._cluster.nodes) == 1:
             return False
         others = [other.host for other in self._cluster.nodes.values() if other is not one]
         pairs = [(one.host, other) for other in others]
-        self._block([*pairs, *((other, one.host) for other in others)], 2_000)
+        self._block([*pairs, *((other, one.host) for other in others)], 2_000, high_ms)
         return None
 
     def reset(self) -> bool:
@@ -377,6 +383,10 @@ _SLOWNESS: Final = {
     "transfer": 1,
     "set_clock": 1,
 }
+# Leads that are lost while somebody stays with whoever has lost them.
+REPLACEMENTS: Final = Mix(
+    {"replace_leader": 20, "pause_leader": 3, "transfer_lead": 3, "packets": 2}, 2.0
+)
 # Each run has its own, so that what has to come together does so in some of them.
 _MIXES: Final = (Mix(_WEIGHTS), Mix(_LEADS, 2.5, is_watched=True), Mix(_SLOWNESS, 1.5))
 

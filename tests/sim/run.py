@@ -26,9 +26,9 @@ from tests.sim.allowed import no_partitions
 from tests.sim.client import ANSWER_SECONDS, Client
 from tests.sim.clockwork import NS_PER_SECOND, Bug, Clockwork, SimLoop, TrueClock, running
 from tests.sim.cluster import SimCluster
-from tests.sim.faults import STEP_MS_MAX, Faults, draw_mix
+from tests.sim.faults import REPLACEMENTS, STEP_MS_MAX, Faults, draw_mix
 from tests.sim.network import Network
-from tests.sim.workload import ACTIONS, Often, Worker
+from tests.sim.workload import ACTIONS, Changer, Often, Reader, Worker
 
 # So that a short run flushes, compacts its log and needs snapshots.
 SMALL_LIMITS: Final = {
@@ -171,6 +171,9 @@ class Run:
         mix = draw_mix(work)
         if mix.is_watched or work.varies("watchers"):
             self.workers += [self._watcher(f"w{at}", f"127.0.3.{at}") for at in range(1, 4)]
+        if mix.is_watched and self._fault_ms and nodes > 1 and work.varies("stale reads"):
+            mix, self._fault_ms = REPLACEMENTS, 1_500
+            self._add_neighbours(nodes)
         self.faults = Faults(self.cluster, self._loop("127.0.2.1"), self._client_hosts, mix)
         if not has_steps:
             self.faults.leave_out("set_clock")
@@ -193,6 +196,17 @@ class Run:
         client = Client(name, self._loop(host), self.work.random(host), self._hosts)
         client.patience = client.random.choice((0.5, ANSWER_SECONDS[-1]))
         return Worker(self.work, self.model, client, _LOOKS, pause_ms=150)
+
+    def _add_neighbours(self, nodes: int) -> None:
+        """Of each node: one who changes what is told of queues, and one who is told it. A leader
+        that does not know yet that others have replaced it may tell nothing that they have changed.
+        """
+        for at in range(1, nodes + 1):
+            for kind, host in ((Changer, f"127.0.4.{at}"), (Reader, f"127.0.5.{at}")):
+                name, home = f"{kind.__name__[0].lower()}{host[-3:]}", [f"127.0.0.{at}"]
+                client = Client(name, self._loop(host), self.work.random(host), home.copy)
+                client.patience, client.attempts = 0.2, 1
+                self.workers.append(kind(self.work, self.model, client, {}, pause_ms=50))
 
     def _hosts(self) -> list[str]:
         """Clients know the founders; of those who join they have not heard."""

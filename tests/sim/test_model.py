@@ -8,6 +8,7 @@ import pytest
 
 from tests.model.queues import NS_PER_SECOND, Kind, Model
 from tests.model.receives import LATE_NS, Asked, Receives
+from tests.model.registers import Register
 from tests.model.spans import Span, Violation
 
 MISSED = "was available, and the receive found nothing"
@@ -174,3 +175,47 @@ def test_a_message_that_is_stored_anew_after_a_purge_is_younger_than_it_was(
     else:
         with pytest.raises(Violation, match="other was sent after one, and is older"):
             told.receive("q.fifo", "one")
+
+
+def changed(*times: tuple[str, int, int]) -> Register:
+    """By calls that began and were answered then; those answered at 0 never were."""
+    register = Register("it", "new")
+    for value, began, ended in times:
+        span = register.begin_change(value, began)
+        if ended:
+            span.succeed(ended)
+    return register
+
+
+@pytest.mark.parametrize(
+    ("times", "possible"),
+    [
+        ([], {"new"}),
+        ([("a", 1, 2)], {"a"}),
+        ([("a", 1, 2), ("b", 3, 4)], {"b"}),
+        ([("a", 1, 3), ("b", 2, 4)], {"a", "b"}),
+        ([("a", 1, 0), ("b", 3, 4)], {"a", "b"}),
+        ([("a", 1, 2), ("b", 3, 12)], {"a", "b"}),
+        ([("a", 1, 12)], {"new", "a"}),
+        ([("a", 1, 2), ("late", 21, 22)], {"a"}),
+    ],
+)
+def test_what_was_acknowledged_is_told_or_what_may_have_come_after_it(
+    times: list[tuple[str, int, int]], possible: set[str]
+) -> None:
+    assert changed(*times).possible(10, 20) == possible
+
+
+def test_another_value_is_told_only_of_a_queue_that_may_have_been_made_anew() -> None:
+    register = changed(("a", 1, 2), ("b", 3, 4))
+    register.check(10, 20, "b", may_be_new=False)
+    register.check(10, 20, "new", may_be_new=True)
+    for told, may_be_new in (("new", False), ("a", True)):
+        with pytest.raises(Violation, match=f"it is '{told}'"):
+            register.check(10, 20, told, may_be_new=may_be_new)
+
+
+def test_a_change_that_was_refused_is_told_to_nobody() -> None:
+    register = changed(("a", 1, 2))
+    register.begin_change("b", 3).fail()
+    assert register.possible(10, 20) == {"a"}

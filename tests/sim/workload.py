@@ -3,19 +3,18 @@ model before it is made and judged by it when it is answered.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
-from random import Random
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from tests.model.queues import Kind, Model, QueueModel
+from tests.model.queues import Model, QueueModel
 from tests.model.receives import Asked, Receives
 from tests.model.spans import Span, Violation
-from tests.sim.allowed import About, no_partitions
+from tests.sim.administrator import Action, Administrator
+from tests.sim.allowed import BAD_VALUE, About, no_partitions
 from tests.sim.client import Answer, Client
 from tests.sim.clockwork import Clockwork
+from tests.sim.names import ACCOUNT, attributes_of, url_of
 
-ACCOUNT: Final = "000000000000"
-BAD_VALUE: Final = "InvalidParameterValueException"
 _COUNTS: Final = tuple(
     f"ApproximateNumberOfMessages{name}" for name in ("", "NotVisible", "Delayed")
 )
@@ -29,82 +28,38 @@ class Taken(NamedTuple):
     handle: str
 
 
-def url_of(queue: str) -> str:
-    return f"http://127.0.0.1:9324/{ACCOUNT}/{queue}"
-
-
-def arn_of(queue: str) -> str:
-    return f"arn:aws:sqs:us-east-1:{ACCOUNT}:{queue}"
-
-
-def attributes_of(kind: Kind, dead_letters: str) -> dict[str, str]:
-    attributes = {
-        "VisibilityTimeout": str(kind.visibility_seconds),
-        "DelaySeconds": str(kind.delay_seconds),
-    }
-    if kind.is_fifo:
-        attributes |= {"FifoQueue": "true"}
-    if kind.partitions > 1:
-        attributes |= {
-            "FifoThroughputLimit": "perMessageGroupId",
-            "DeduplicationScope": "messageGroup",
-            "PartitionCount": str(kind.partitions),
-        }
-    if dead_letters:
-        target = arn_of(dead_letters)
-        policy = f'{{"deadLetterTargetArn":"{target}","maxReceiveCount":{kind.receives_max}}}'
-        attributes["RedrivePolicy"] = policy
-    return attributes
-
-
 # Something that is done so many times as often as usual, in this run.
 Often = Mapping[str, int]
 
 
-class Worker:
+class Worker(Administrator):
     """One client at work."""
 
     def __init__(
         self, work: Clockwork, model: Model, client: Client, often: Often, pause_ms: float
     ) -> None:
-        self._work = work
-        self.model = model
+        super().__init__(work, model, client)
         self._receives = Receives(model)
-        self._client = client
         self._pause_ms = pause_ms
-        self._random: Random = client.random
         self.queues: Sequence[str] = ()
         self._weights = [weight * often.get(name, 1) for name, weight in ACTIONS]
         self._taken: list[Taken] = []
         self._count = 0
-        self.calls = 0
         self.on_done: Callable[[], None] = lambda: None
 
     # --- the loop -------------------------------------------------------------------------------
 
     async def run(self, until_ns: int) -> None:
-        names = [name for name, _ in ACTIONS]
         while self._work.now_ns < until_ns:
             await asyncio.sleep(self._random.expovariate(1.0) * self._pause_ms / 1000)
-            (name,) = self._random.choices(names, self._weights)
-            action: Callable[[QueueModel], Awaitable[None]] = getattr(self, name)
+            action = self._choose_action()
             await action(self.model.queues[self._random.choice(self.queues)])
         self.on_done()
 
-    async def call(
-        self, action: str, allowed: Container[str] = (), sends: Sequence[Span] = (), **request: Any
-    ) -> Answer:
-        self.calls += 1
-        self._work.note(f"{self._client.name} {action} {request}")
-        answer = await self._client.call(action, request, sends)
-        self._work.note(f"{self._client.name} {action} -> {answer}")
-        if answer.code and not answer.is_unknown and answer.code not in allowed:
-            raise Violation(f"{action} {request} is answered {answer.code}: {answer.text}")
-        return answer
-
-    @property
-    def _now(self) -> int:
-        return self._work.now_ns
+    def _choose_action(self) -> Action:
+        (name,) = self._random.choices([name for name, _ in ACTIONS], self._weights)
+        action: Action = getattr(self, name)
+        return action
 
     # --- messages -------------------------------------------------------------------------------
 
@@ -222,13 +177,6 @@ class Worker:
             self._taken = [other for other in self._taken if other is not one]
         return answer.code == ""
 
-    def _settle(self, span: Span, answer: Answer) -> None:
-        """Refused later may mean that an earlier attempt had its effect."""
-        if not answer.code:
-            span.succeed(self._now)
-        elif not answer.is_unknown and answer.attempts == 1:
-            span.fail()
-
     async def delete_batch(self, _queue: QueueModel) -> None:
         chosen = self._choose(4)
         if not chosen:
@@ -333,54 +281,6 @@ class Worker:
             raise Violation(f"{queue.name} is created as {answer.body['QueueUrl']}")
         return answer.code not in allowed
 
-    async def look(self, queue: QueueModel) -> None:
-        """Answers that only look, of one kind or another."""
-        url, kind = url_of(queue.name), self._random.randrange(4)
-        if kind == 0:
-            answer = await self.call("ListQueues", (), QueueNamePrefix=queue.name)
-            if not answer.code:
-                self.model.check_names(queue.name, answer.body.get("QueueUrls", ()))
-        elif kind == 1:
-            await self.call("GetQueueUrl", About(queue), QueueName=queue.name)
-        elif kind == 2:
-            await self.call("ListQueueTags", About(queue), QueueUrl=url)
-        else:
-            await self.call("ListDeadLetterSourceQueues", About(queue), QueueUrl=url)
-
-    async def administer(self, queue: QueueModel) -> None:
-        url, kind = url_of(queue.name), self._random.randrange(5)
-        if kind == 0:
-            await self.call("TagQueue", About(queue), QueueUrl=url, Tags={"a": "b"})
-        elif kind == 1:
-            await self.call("UntagQueue", About(queue), QueueUrl=url, TagKeys=["a"])
-        elif kind == 2:
-            period = {"MessageRetentionPeriod": str(self._random.randrange(600, 1_000))}
-            await self.call("SetQueueAttributes", About(queue), QueueUrl=url, Attributes=period)
-        elif kind == 3:
-            await self.call(
-                "AddPermission",
-                About(queue, BAD_VALUE, "OverLimit"),
-                QueueUrl=url,
-                Label="all",
-                AWSAccountIds=[ACCOUNT],
-                Actions=["SendMessage"],
-            )
-        else:
-            about = About(queue, BAD_VALUE)
-            await self.call("RemovePermission", about, QueueUrl=url, Label="all")
-
-    async def redrive(self, queue: QueueModel) -> None:
-        dead = next((one for one in queue.family if one.kind.source), None)
-        if dead is None:
-            return
-        allowed = About(dead, BAD_VALUE, "ResourceNotFoundException", "UnsupportedOperation")
-        self.model.begin_move(dead.name)
-        answer = await self.call("StartMessageMoveTask", allowed, SourceArn=arn_of(dead.name))
-        await self.call("ListMessageMoveTasks", allowed, SourceArn=arn_of(dead.name))
-        if not answer.code and self._random.randrange(3) == 0:
-            handle = answer.body["TaskHandle"]
-            await self.call("CancelMessageMoveTask", allowed, TaskHandle=handle)
-
 
 # How often what is done, in relation to each other.
 ACTIONS: Final = (
@@ -398,3 +298,21 @@ ACTIONS: Final = (
     ("administer", 1.5),
     ("redrive", 0.7),
 )
+
+
+class Changer(Worker):
+    """Somebody who changes what is told of queues, all the time and at one node."""
+
+    def _choose_action(self) -> Action:
+        return self._random.choice((self.retag, self.retain, self.untag))
+
+    async def retag(self, queue: QueueModel) -> None:
+        self._count += 1
+        await self.tag(queue, f"{self._client.name}-{self._count}")
+
+
+class Reader(Worker):
+    """Somebody who is told it, all the time and by one node."""
+
+    def _choose_action(self) -> Action:
+        return self._random.choice((self.look_at_tags, self.look_at_retention))
