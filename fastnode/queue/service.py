@@ -182,7 +182,12 @@ class Service:
         """The queue that a call means. Waits while it is being purged or deleted."""
         caller = call.caller
         account, name = self.resolve(queue_url)
-        queue = self.find(account or caller.account, caller.region, name)
+        named = account or caller.account, caller.region, name
+        queue = self.find(*named)
+        if queue is None and named[0]:
+            # Others may lead, and have made it.
+            await self.readable(self.group_of(QueueKeys(*named)))
+            queue = self.find(*named)
         if queue is not None and queue.group.latches.is_held(queue.keys.generation):
             queue = await self._unchanging(queue)
         if queue is not None and not queue.is_confirmed:

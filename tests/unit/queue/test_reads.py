@@ -4,6 +4,7 @@ import pytest
 
 from fastnode.errors import PlanAgain, Unavailable
 from fastnode.queue import api
+from fastnode.queue.errors import SqsError
 from tests.unit.queue.fifo_world import URL, FifoWorld
 from tests.world import ACCOUNT, REGION, World
 
@@ -92,6 +93,34 @@ def test_who_would_change_nothing_is_answered_when_the_lead_is_certain(
     else:
         world.group.change_role("follower", 2)
         assert pending.is_done and isinstance(pending.error, Unavailable)
+
+
+@pytest.mark.parametrize("is_confirmed", [True, False])
+@pytest.mark.parametrize(
+    ("action", "request_"),
+    [
+        ("SendMessage", api.SendMessageRequest("q", "a")),
+        ("ReceiveMessage", api.ReceiveMessageRequest("q")),
+        ("TagQueue", api.TagQueueRequest("q", {"a": "b"})),
+        LOOKS[0],
+        LOOKS[3],
+    ],
+)
+def test_that_there_is_no_such_queue_is_told_when_the_lead_is_certain(
+    action: str, request_: object, is_confirmed: bool
+) -> None:
+    """Others may have made it."""
+    world = World()
+    world.group.is_sole_voter = False
+    pending = world.begin(action, request_)
+    assert not pending.is_done
+    if is_confirmed:
+        confirm(world)
+        assert isinstance(pending.error, SqsError)
+        assert pending.error.type_name.endswith("QueueDoesNotExist")
+    else:
+        world.group.change_role("follower", 2)
+        assert isinstance(pending.error, Unavailable)
 
 
 @pytest.mark.parametrize("is_confirmed", [True, False])
