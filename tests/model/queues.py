@@ -155,6 +155,8 @@ class Model:
         # Nothing goes wrong, so nothing is taken in vain.
         self.is_calm = False
         self.queues: dict[str, QueueModel] = {}
+        # Others, which are only asked for.
+        self.made: list[QueueModel] = []
         self.by_token: dict[str, Message] = {}
         self.handles: dict[str, Message] = {}
         self._tokens_by_id: dict[str, str] = {}

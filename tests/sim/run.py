@@ -28,7 +28,7 @@ from tests.sim.clockwork import NS_PER_SECOND, Bug, Clockwork, SimLoop, TrueCloc
 from tests.sim.cluster import SimCluster
 from tests.sim.faults import REPLACEMENTS, STEP_MS_MAX, Faults, draw_mix
 from tests.sim.network import Network
-from tests.sim.workload import ACTIONS, Changer, Often, Reader, Worker
+from tests.sim.workload import ACTIONS, Changer, Finder, Maker, Often, Reader, Worker
 
 # So that a short run flushes, compacts its log and needs snapshots.
 SMALL_LIMITS: Final = {
@@ -198,15 +198,19 @@ class Run:
         return Worker(self.work, self.model, client, _LOOKS, pause_ms=150)
 
     def _add_neighbours(self, nodes: int) -> None:
-        """Of each node: one who changes what is told of queues, and one who is told it. A leader
-        that does not know yet that others have replaced it may tell nothing that they have changed.
+        """Of each node: one who changes what is told of queues, or makes some, and one who is told
+        it. A leader that does not know yet that others have replaced it knows nothing of that.
         """
+        kinds: list[tuple[type[Worker], int]] = [(Changer, 50), (Reader, 50)]
+        if self.work.varies("made queues"):
+            kinds = [(Maker, 100), (Finder, 50)]
         for at in range(1, nodes + 1):
-            for kind, host in ((Changer, f"127.0.4.{at}"), (Reader, f"127.0.5.{at}")):
-                name, home = f"{kind.__name__[0].lower()}{host[-3:]}", [f"127.0.0.{at}"]
+            for part, (kind, pause_ms) in enumerate(kinds, start=4):
+                host, home = f"127.0.{part}.{at}", [f"127.0.0.{at}"]
+                name = f"{kind.__name__[0].lower()}{host[-3:]}"
                 client = Client(name, self._loop(host), self.work.random(host), home.copy)
                 client.patience, client.attempts = 0.2, 1
-                self.workers.append(kind(self.work, self.model, client, {}, pause_ms=50))
+                self.workers.append(kind(self.work, self.model, client, {}, pause_ms))
 
     def _hosts(self) -> list[str]:
         """Clients know the founders; of those who join they have not heard."""

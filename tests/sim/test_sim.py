@@ -88,8 +88,9 @@ EARLIER = 10, 605, 907, 1186, 1940, 1949, 2039, 1190, 1937
 # repeated while it was to wait, which the model did not see; a purge and a receive whose first
 # attempts came when the call had been answered, which the model did not expect; a receive that was
 # given back, by the news that its first attempt was left, while it waited for dead letters; a tag
-# that a leader of yesterday said it had taken away: it knew of none.
-LATER = 331, 395, 1158, 1434, 1886, 3167, 3453, 3355, 62
+# that a leader of yesterday said it had taken away: it knew of none; a queue that such a one had
+# not heard of, and said so.
+LATER = 331, 395, 1158, 1434, 1886, 3167, 3453, 3355, 62, 13
 
 
 @pytest.mark.parametrize("seed", EARLIER + LATER)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from tests.model.queues import Model, QueueModel
+from tests.model.queues import Kind, Model, QueueModel
 from tests.model.receives import Asked, Receives
 from tests.model.spans import Span, Violation
 from tests.sim.administrator import Action, Administrator
@@ -316,3 +316,28 @@ class Reader(Worker):
 
     def _choose_action(self) -> Action:
         return self._random.choice((self.look_at_tags, self.look_at_retention))
+
+
+class Maker(Worker):
+    """Somebody who makes queues at one node. Nobody deletes them."""
+
+    def _choose_action(self) -> Action:
+        return self.make
+
+    async def make(self, _queue: QueueModel) -> None:
+        self._count += 1
+        made = QueueModel(f"n{self._client.name[-1]}-{self._count}", Kind())
+        if not (await self.call("CreateQueue", (), QueueName=made.name)).code:
+            self.model.made.append(made)
+
+
+class Finder(Reader):
+    """Somebody who asks one node for them, as soon as they are there."""
+
+    def _choose_action(self) -> Action:
+        look = super()._choose_action()
+
+        async def find(queue: QueueModel) -> None:
+            await look(self._random.choice(self.model.made[-4:] or [queue]))
+
+        return find
