@@ -283,12 +283,13 @@ class Group:
             self._clock.observe(position.commit_ts)
             for transactions, resolved in decided:
                 self._finish(transactions, resolved.outcomes)
-        if self._reaching:
-            self._reaching.release(self._position.applied_index)
         if not self._was_ready and self.is_ready:
             self._was_ready = True
+            # Before anybody goes on who waited for the state: he may plan now, by what memory says.
             self.on_ready(self)
             self.on_leader()
+        if self._reaching:
+            self._reaching.release(self._position.applied_index)
         return True
 
     def change_role(self, role: str, term: int, leader: int = 0) -> None:

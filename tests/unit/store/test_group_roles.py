@@ -165,6 +165,20 @@ def test_a_replica_says_when_it_has_reached_an_index(follower: Follower) -> None
     assert waits[3] == [None], "whoever leads, the index is the same"
 
 
+def test_who_waits_for_an_index_goes_on_when_memory_is_that_of_the_new_leader(
+    follower: Follower,
+) -> None:
+    """He may plan at once, and memory from before would undo what others have changed."""
+    group = follower.group
+    wait = outcome_of(group.reached(2))
+    gone_on: list[bool] = []
+    group.on_ready = lambda _group: gone_on.append(bool(wait))
+    group.change_role(LEADER, 2, 1)
+    group.commit(2, 2, [])
+    assert group.apply() and group.is_ready
+    assert wait == [None] and gone_on == [False]
+
+
 def test_too_many_that_wait_for_an_index_are_refused(
     follower: Follower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
