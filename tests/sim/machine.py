@@ -131,7 +131,7 @@ class SimGroups(Groups):
         try:
             super().propose(group, entry)
         except OSError:
-            # The next segment could not be prepared. A real node ends of what nobody expects.
+            # The next segment could not be prepared. A real node ends.
             self._machine.on_disk_error()
             raise
 
