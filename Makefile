@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := $(shell find fastnode rust_ext/src -name '*.pyx' -o -name '*.pxd' -o -name '*_ref.py' -o -name '*.rs') \
+           $(shell $(PYTHON) -c 'import runpy; print(*("fastnode/" + one.replace(".", "/") + ".py" for one in runpy.run_path("fastnode/_ways.py")["WAYS"]))') \
            setup.py rust_ext/Cargo.toml rust_ext/Cargo.lock $(wildcard build_backend/*.py)
 # Pins live in pyproject.toml alone: the tools are read from there.
 PINS = $(shell $(PYTHON) -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb")); print(*$(1))')

@@ -6,6 +6,8 @@ addresses and undefined behaviour. Generated C goes to `build/`. Changing the pr
 """
 
 import os
+import runpy
+from collections.abc import Sequence
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -17,6 +19,8 @@ MODULES = (
 )
 # Cython's table of doctests would be a name in the module that no stub explains.
 COMMON_DIRECTIVES = {"autotestdict": False}
+# They mean what Python means by them.
+WAYS_DIRECTIVES = COMMON_DIRECTIVES | {"annotation_typing": False, "nonecheck": True}
 RELEASE_DIRECTIVES = COMMON_DIRECTIVES | {
     "boundscheck": False,
     "wraparound": False,
@@ -40,26 +44,35 @@ PROFILES = {
 TOLERATED = ["-Wno-unused-parameter", "-Wno-unused-function", "-Wno-missing-field-initializers"]
 
 
+def compiled(
+    names: Sequence[str], kind: str, directives: dict[str, bool], flags: list[str], *, force: bool
+) -> list[Extension]:
+    wanted = [
+        Extension(
+            f"fastnode.{name}",
+            [f"fastnode/{name.replace('.', '/')}.{kind}"],
+            extra_compile_args=[*flags, *TOLERATED],
+            extra_link_args=[flag for flag in flags if flag in SANITIZERS],
+        )
+        for name in names
+    ]
+    built: list[Extension] = cythonize(
+        wanted, build_dir="build/cython", compiler_directives=directives, force=force
+    )
+    return built
+
+
 def extensions() -> list[Extension]:
     profile = os.environ.get("FASTNODE_BUILD", "release")
     directives, flags = PROFILES[profile]
     stamp = Path("build", "cython-profile")
-    wanted = f"{profile} {directives} {flags}\n"
+    wanted = f"{profile} {directives} {WAYS_DIRECTIVES} {flags}\n"
     changed = not stamp.exists() or stamp.read_text() != wanted
-    built: list[Extension] = cythonize(
-        [
-            Extension(
-                f"fastnode.{name}",
-                [f"fastnode/{name}.pyx"],
-                extra_compile_args=[*flags, *TOLERATED],
-                extra_link_args=[flag for flag in flags if flag in SANITIZERS],
-            )
-            for name in MODULES
-        ],
-        build_dir="build/cython",
-        compiler_directives=directives,
-        force=changed,
-    )
+    built = compiled(MODULES, "pyx", directives, flags, force=changed)
+    # In the words of Python there is little that the third level could do, and it takes its time.
+    quick = ["-O2" if flag == "-O3" else flag for flag in flags]
+    ways = runpy.run_path("fastnode/_ways.py")["WAYS"]
+    built += compiled(ways, "py", WAYS_DIRECTIVES, quick, force=changed)
     # The extensions depend on the stamp: no profile is linked from another profile's leftovers.
     for extension in built:
         extension.depends.append(str(stamp))

@@ -44,7 +44,7 @@ RULES: Final = tuple(
         (r"^(Connection\.(on_answer|_?write|_finish)|_\w*Pending\.|Exchange\.|fill_\w+)", ANSWER),
         (r"^(write|reply) \(fastnode/http/lane\.py", ANSWER),
         (r"\bwhole_response|\(fastnode/http/(response|xml_answer)\.py", ANSWER),
-        (r"^request_ids_of\b|^show_deliveries\b|^_?answer\w* \(fastnode/queue/", ANSWER),
+        (r"^RequestIds\b|^show_deliveries\b|^_?answer\w* \(fastnode/queue/", ANSWER),
         (r"^\w*Codec\.(render|encode|answer)\w* \(fastnode/http/", ANSWER),
         (r"\(fastnode/(_http(_ref)?\.|http/(connection|http1|chunked|server)\.py)", HEAD),
         (r"^_verifier\b|\(fastnode/(_sigv4|http/(identity|sigv4|credentials))", SIGNATURE),

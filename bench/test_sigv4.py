@@ -14,10 +14,11 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.sqs_requests import SIGNED_HEADERS, Signer, message_body
 from bench.test_native import best_seconds
-from fastnode import _sigv4_ref, native
+from fastnode import _http_ref, _sigv4_ref, native
 from fastnode.http.http1 import Request, RequestParser
 from fastnode.http.identity import IdentitySettings, identity_of
 from fastnode.http.sigv4 import Key, Verifier
+from tests.unit.http.signed_requests import parts_of
 
 SIGNED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 SIGNER = Signer("127.0.0.1:9324", SIGNED_AT)
@@ -65,13 +66,18 @@ def test_compiled_proof_beats_its_twin(
     start = request.headers[b"authorization"].rpartition(b"Signature=")[0]
     names = tuple(name.encode() for name in SIGNED_HEADERS)
     common = (SIGNER.signing_key(scope), scope.encode(), now, names, "somebody")
-    rest = (request.method, request.target, request.headers, request.body, now)
+    own = _http_ref.Request(**parts_of(request))
     compiled, twin = {start: native.Proof(*common)}, {start: _sigv4_ref.Proof(*common)}
-    assert benchmark(native.prove, compiled, *rest) == _sigv4_ref.prove(twin, *rest) == "somebody"
+    proved = benchmark(native.prove, compiled, request, now)
+    assert proved == _sigv4_ref.prove(twin, own, now) == "somebody"
     if benchmark.disabled:
         return
     ours, theirs = best_seconds(
-        [lambda: native.prove(compiled, *rest), lambda: _sigv4_ref.prove(twin, *rest)], ()
+        [
+            lambda: native.prove(compiled, request, now),
+            lambda: _sigv4_ref.prove(twin, own, now),
+        ],
+        (),
     )
     benchmark.extra_info["times_faster_than_twin"] = round(theirs / ours, 2)
     with capsys.disabled():

@@ -1,5 +1,6 @@
 # cython: language_level=3
-"""Plain requests out of a buffer, in C: one pass over the head, no copy but the values.
+"""Plain requests out of a buffer, in C: one pass over the head, and no copy of a header until
+somebody wants it.
 
 Plain is what clients send all day: GET or POST, HTTP/1.1, a path, well-formed headers of different
 names, a Content-Length or no body. Everything else, malformed or merely rare, is handed to the twin
@@ -7,10 +8,16 @@ names, a Content-Length or no body. Everything else, malformed or merely rare, i
 would not accept with the same result. Tests hold the two equal.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_SetItem, PyDict_Size
+cimport cython
+from cpython.bytes cimport (
+    PyBytes_AS_STRING,
+    PyBytes_CheckExact,
+    PyBytes_FromStringAndSize,
+    PyBytes_GET_SIZE,
+)
+from cpython.dict cimport PyDict_SetItem
 from libc.stdint cimport uint8_t, uint32_t
-from libc.string cimport memchr, memcmp
+from libc.string cimport memchr, memcmp, memset
 
 from fastnode import _http_ref as _ref
 from fastnode import config as _config
@@ -39,7 +46,6 @@ cdef enum:
     LAST_PRINTABLE = 126
     DELETE = 127
 
-cdef object _Request = _ref.Request
 cdef object _take_rare = _ref.take_request
 cdef Py_ssize_t _HEADER_BYTES_MAX = _config.HTTP_HEADER_BYTES_MAX
 cdef Py_ssize_t _BODY_BYTES_MAX = _config.HTTP_BODY_BYTES_MAX
@@ -47,6 +53,7 @@ cdef Py_ssize_t _HEADERS_MAX = _config.HTTP_HEADERS_MAX
 cdef bytes _HEAD_END = b"\r\n\r\n"
 cdef bytes _POST = b"POST"
 cdef bytes _GET = b"GET"
+cdef bytes _ROOT = b"/"
 cdef str _VERSION = "1.1"
 
 # Names that need no allocation and whose hash is known. Those that are not ordinary must be here.
@@ -74,7 +81,9 @@ cdef dict _KINDS = {
     b"x-amzn-query-mode": ORDINARY,
     b"x-amzn-trace-id": ORDINARY,
     b"x-forwarded-for": ORDINARY,
+    b"x-forwarded-host": ORDINARY,
     b"x-forwarded-proto": ORDINARY,
+    b"x-fastnode-explain": ORDINARY,
 }
 cdef tuple _NAMES = tuple(_KINDS)
 cdef uint8_t[SLOTS] _slots
@@ -86,36 +95,211 @@ cdef Py_ssize_t[NO_NAME] _name_sizes
 cdef uint8_t[256] _letters
 
 
+@cython.final
+@cython.auto_pickle(False)
+@cython.freelist(64)
+cdef class Request:
+    def __init__(
+        self,
+        bytes method not None,
+        bytes target not None,
+        str http_version not None,
+        dict headers not None,
+        bint keep_alive,
+        bytes body not None=b"",
+    ):
+        self.method = method
+        self.target = target
+        self.http_version = http_version
+        self._headers = headers
+        self.keep_alive = keep_alive
+        self.body = body
+
+    @property
+    def headers(self):
+        return self.gathered()
+
+    @property
+    def path(self):
+        return _path_of(self)
+
+    @property
+    def query(self):
+        return _query_of(self)
+
+    def __eq__(self, other):
+        if type(other) is not Request:
+            return NotImplemented
+        return parts_of(self) == parts_of(<Request>other)
+
+    def __repr__(self):
+        return f"Request{parts_of(self)!r}"
+
+    cpdef bytes get(self, bytes name):
+        cdef Py_ssize_t size = 0
+        cdef const uint8_t* value = self.find(name, &size)
+        return None if value == NULL else PyBytes_FromStringAndSize(<const char*>value, size)
+
+    cpdef bint has(self, bytes name) except -1:
+        cdef Py_ssize_t size = 0
+        return self.find(name, &size) != NULL
+
+    cpdef bint says(self, bytes name, bytes value) except -1:
+        cdef Py_ssize_t size = 0
+        cdef const uint8_t* found = self.find(name, &size)
+        return (
+            found != NULL and size == PyBytes_GET_SIZE(value)
+            and memcmp(found, PyBytes_AS_STRING(value), size) == 0
+        )
+
+    cdef const uint8_t* find(self, bytes name, Py_ssize_t* size) except? NULL:
+        """Where the value of a header is, NULL if there is none."""
+        cdef const uint8_t* wanted = <const uint8_t*>PyBytes_AS_STRING(name)
+        cdef const uint8_t* source
+        cdef Py_ssize_t name_size = PyBytes_GET_SIZE(name)
+        cdef uint8_t index
+        cdef int line
+        if self._headers is not None:
+            found = self._headers.get(name)
+            if not PyBytes_CheckExact(found):
+                return NULL
+            size[0] = PyBytes_GET_SIZE(<bytes>found)
+            return <const uint8_t*>PyBytes_AS_STRING(<bytes>found)
+        source = <const uint8_t*>PyBytes_AS_STRING(self._source)
+        index = name_index(wanted, name_size)
+        if index != NO_NAME:
+            line = self._lines_of[index] - 1
+            if line < 0:
+                return NULL
+        else:
+            line = self._count - 1
+            while line >= 0 and not (
+                self._names[line] == NO_NAME and is_same(self, line, wanted, name_size)
+            ):
+                line -= 1
+            if line < 0:
+                return NULL
+        size[0] = self._places[line].value_size
+        return source + self._places[line].value
+
+    cdef dict gathered(self):
+        cdef dict headers
+        cdef const uint8_t* source
+        cdef int line
+        if self._headers is None:
+            source = <const uint8_t*>PyBytes_AS_STRING(self._source)
+            headers = _PyDict_NewPresized(USUAL_HEADERS)
+            for line in range(self._count):
+                PyDict_SetItem(headers, name_of(self, line), PyBytes_FromStringAndSize(
+                    <const char*>source + self._places[line].value, self._places[line].value_size
+                ))
+            self._headers = headers
+            self._source = None
+        return self._headers
+
+
+cdef object _path_of = _ref.Request.path.fget
+cdef object _query_of = _ref.Request.query.fget
+
+
+cdef tuple parts_of(Request one):
+    return one.method, one.target, one.http_version, one.gathered(), one.keep_alive, one.body
+
+
+cdef bytes name_of(Request request, int line):
+    """In lower case."""
+    cdef Place* place = &request._places[line]
+    if request._names[line] != NO_NAME:
+        return <bytes>_NAMES[request._names[line]]
+    return request._source[place.name:place.name + place.name_size].lower()
+
+
+cdef bint is_same(Request request, int line, const uint8_t* name, Py_ssize_t size) noexcept:
+    """Whether a line has that name, which is in lower case."""
+    cdef Place* place = &request._places[line]
+    cdef const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(request._source) + place.name
+    cdef Py_ssize_t index
+    if place.name_size != size:
+        return False
+    for index in range(size):
+        if _letters[at[index]] != name[index]:
+            return False
+    return True
+
+
 def take_request(bytes buffer not None, Py_ssize_t start, Py_ssize_t searched):
+    cdef Py_ssize_t end = 0, missing = 0
+    cdef Request taken
     if start < 0 or start > PyBytes_GET_SIZE(buffer):
-        return _take_rare(buffer, start, searched)
+        return taken_rarely(buffer, start, searched)
     # A head that arrives in many packets is scanned when it is whole, not once for each of them.
     if searched > start and buffer.find(_HEAD_END, searched, start + _HEADER_BYTES_MAX) < 0:
         return None
-    taken = plain_request(buffer, start)
-    return _take_rare(buffer, start, searched) if taken is None else taken
+    taken = plain_request(buffer, start, &end, &missing)
+    if taken is None:
+        return taken_rarely(buffer, start, searched)
+    # The buffer may hold more than this request, and must not be kept for it.
+    taken.gathered()
+    return taken, end, missing
 
 
-cdef tuple plain_request(bytes buffer, Py_ssize_t start):
+cdef object taken_rarely(bytes buffer, Py_ssize_t start, Py_ssize_t searched):
+    taken = _take_rare(buffer, start, searched)
+    if taken is None:
+        return None
+    one, end, missing = taken
+    parts = one.method, one.target, one.http_version, one.headers, one.keep_alive, one.body
+    return Request(*parts), end, missing
+
+
+def take_whole(bytes data not None):
+    return whole_request(data)
+
+
+cdef Request whole_request(bytes data):
+    cdef Py_ssize_t end = 0, missing = 0
+    cdef Request taken = plain_request(data, 0, &end, &missing)
+    if taken is None or missing or end != PyBytes_GET_SIZE(data) or taken.method is not _POST:
+        return None
+    return taken
+
+
+cdef Request plain_request(
+    bytes buffer, Py_ssize_t start, Py_ssize_t* end, Py_ssize_t* missing
+):
+    """None if it is not plain. A body that is not whole is not taken at all."""
     cdef const uint8_t* base = <const uint8_t*>PyBytes_AS_STRING(buffer)
     cdef Py_ssize_t size = PyBytes_GET_SIZE(buffer)
     cdef const uint8_t* at = base + start
     cdef const uint8_t* stop = at + min(size - start, _HEADER_BYTES_MAX)
+    cdef Py_ssize_t length = 0
     cdef bytes method = take_method(&at, stop)
     cdef const uint8_t* target = at
     if method is None or not skip_target(&at, stop):
         return None
-    cdef bytes target_bytes = PyBytes_FromStringAndSize(<const char*>target, at - target)
+    cdef Request request = Request.__new__(Request)
+    request.method = method
+    request.http_version = _VERSION
+    request.keep_alive = True
+    request.body = b""
+    request.target = target_of(target, at - target)
     at += sizeof(VERSION_LINE) - 1
-    cdef Py_ssize_t length = 0
-    cdef dict headers = take_headers(&at, stop, &length)
-    if headers is None:
+    request._source = buffer
+    if not take_headers(request, &at, stop, &length):
         return None
-    cdef Py_ssize_t end = at - base
-    if length > size - end:
-        return _Request(method, target_bytes, _VERSION, headers, True), end, length
-    cdef bytes body = PyBytes_FromStringAndSize(<const char*>at, length)
-    return _Request(method, target_bytes, _VERSION, headers, True, body), end + length, 0
+    end[0] = at - base
+    if length > size - end[0]:
+        missing[0] = length
+    else:
+        missing[0] = 0
+        request.body = PyBytes_FromStringAndSize(<const char*>at, length)
+        end[0] += length
+    return request
+
+
+cdef inline bytes target_of(const uint8_t* at, Py_ssize_t size):
+    """SDKs post everything to the root."""
+    return _ROOT if size == 1 else PyBytes_FromStringAndSize(<const char*>at, size)
 
 
 cdef extern from *:
@@ -149,37 +333,44 @@ cdef inline bint skip_target(const uint8_t** at, const uint8_t* stop) noexcept n
     return stop - end >= size and memcmp(end, VERSION_LINE, size) == 0
 
 
-cdef dict take_headers(const uint8_t** at, const uint8_t* stop, Py_ssize_t* length):
-    """The headers up to the empty line, which is taken too; None if they are not plain."""
+cdef bint take_headers(
+    Request request, const uint8_t** at, const uint8_t* stop, Py_ssize_t* length
+) except -1:
+    """The headers up to the empty line, which is taken too; False if they are not plain."""
     cdef Line line
     cdef Outcome outcome
+    cdef Place* place
     cdef uint8_t index
-    cdef Py_ssize_t count = 0
+    cdef int count = 0, other
     cdef bint has_host = False
-    cdef dict headers = _PyDict_NewPresized(USUAL_HEADERS)
+    cdef const uint8_t* base = <const uint8_t*>PyBytes_AS_STRING(request._source)
+    memset(request._lines_of, 0, KNOWN_MAX)
     while True:
         outcome = take_line(&line, at, stop)
         if outcome != LINE:
             break
-        index = name_index(&line)
-        if index != NO_NAME and not understand(_kinds[index], &line, &has_host, length):
-            return None
+        if count == LINES_MAX:
+            return False
+        index = name_index(line.name, line.name_size)
+        if index == NO_NAME:
+            for other in range(count):
+                if request._names[other] == NO_NAME and is_same(
+                    request, other, line.name, line.name_size
+                ):
+                    return False
+        elif request._lines_of[index] or not understand(_kinds[index], &line, &has_host, length):
+            return False
+        else:
+            request._lines_of[index] = count + 1
+        request._names[count] = index
+        place = &request._places[count]
+        place.name = line.begin - base
+        place.name_size = line.name_size
+        place.value = line.value - base
+        place.value_size = line.value_size
         count += 1
-        PyDict_SetItem(headers, name_of(index, &line), value_of(&line))
-    # Fewer entries than lines: a name was repeated.
-    if outcome == NOT_PLAIN or not has_host or count > _HEADERS_MAX or PyDict_Size(headers) < count:
-        return None
-    return headers
-
-
-cdef inline bytes name_of(uint8_t index, Line* line):
-    if index != NO_NAME:
-        return <bytes>_NAMES[index]
-    return PyBytes_FromStringAndSize(<const char*>line.name, line.name_size)
-
-
-cdef inline bytes value_of(Line* line):
-    return PyBytes_FromStringAndSize(<const char*>line.value, line.value_size)
+        request._count = count
+    return outcome == HEAD_END and has_host and count <= _HEADERS_MAX
 
 
 cdef inline bint understand(
@@ -229,6 +420,7 @@ cdef inline const uint8_t* take_name(
     while size < room and _letters[at[size]]:
         line.name[size] = _letters[at[size]]
         size += 1
+    line.begin = at
     line.name_size = size
     if size == 0 or size == room or at[size] != COLON:
         return NULL
@@ -272,19 +464,20 @@ cdef inline bint is_keep_alive(const uint8_t* at, Py_ssize_t size) noexcept nogi
     return memcmp(lower, b"keep-alive", 10) == 0
 
 
-cdef inline uint8_t name_index(Line* line) noexcept nogil:
+cdef inline uint8_t name_index(const uint8_t* name, Py_ssize_t size) noexcept nogil:
     """The place of the name among the common ones, or NO_NAME."""
-    cdef uint32_t slot = slot_of(line.name, line.name_size)
+    if size == 0:
+        return NO_NAME
+    cdef uint32_t slot = slot_of(name, size)
     cdef uint8_t index = _slots[slot]
-    while index != NO_NAME and not is_named(line, index):
+    while index != NO_NAME and not is_named(name, size, index):
         slot = (slot + 1) % SLOTS
         index = _slots[slot]
     return index
 
 
-cdef inline bint is_named(Line* line, uint8_t index) noexcept nogil:
-    cdef Py_ssize_t size = line.name_size
-    return _name_sizes[index] == size and memcmp(_name_starts[index], line.name, size) == 0
+cdef inline bint is_named(const uint8_t* name, Py_ssize_t size, uint8_t index) noexcept nogil:
+    return _name_sizes[index] == size and memcmp(_name_starts[index], name, size) == 0
 
 
 cdef inline uint32_t slot_of(const uint8_t* name, Py_ssize_t size) noexcept nogil:

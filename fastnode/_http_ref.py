@@ -57,6 +57,17 @@ class Request(Struct, gc=False):
     def query(self) -> bytes:
         return self.target.partition(b"?")[2]
 
+    def get(self, name: bytes) -> bytes | None:
+        """A header."""
+        return self.headers.get(name)
+
+    def has(self, name: bytes) -> bool:
+        return name in self.headers
+
+    def says(self, name: bytes, value: bytes) -> bool:
+        """Whether the header is there, and is just that."""
+        return self.headers.get(name) == value
+
 
 def take_request(buffer: bytes, start: int, searched: int) -> tuple[Request, int, int] | None:
     """The request whose head begins at `start`, where the buffer goes on after what was taken of
@@ -75,6 +86,21 @@ def take_request(buffer: bytes, start: int, searched: int) -> tuple[Request, int
         return request, end, length
     request.body = buffer[end : end + length]
     return request, end + length, 0
+
+
+def take_whole(data: bytes) -> Request | None:
+    """The posted request that `data` is, if it is one and no more, and the connection goes on
+    after it; None for whatever else it may be.
+    """
+    try:
+        taken = take_request(data, 0, 0)
+    except RefusedError:
+        return None
+    if taken is None:
+        return None
+    request, end, missing = taken
+    is_plain = request.method == b"POST" and request.http_version == "1.1" and request.keep_alive
+    return request if is_plain and not missing and end == len(data) else None
 
 
 class _Collector:

@@ -2,17 +2,12 @@
 
 from typing import Any, Self, final
 
+from fastnode._http import Request
+
 # Cython's table of the C functions that `_sigv4.pxd` offers to other compiled modules.
 __pyx_capi__: dict[str, object]
 
-def prove(
-    proofs: dict[bytes, Proof],
-    method: bytes,
-    target: bytes,
-    headers: dict[bytes, bytes],
-    body: bytes,
-    now: int,
-) -> Any: ...
+def prove(proofs: dict[bytes, Proof], request: Request, now: int) -> Any: ...
 def digests(octets: bytes) -> list[bytes]: ...
 
 @final

@@ -12,7 +12,6 @@ from hashlib import sha256 as _sha256
 cimport cython
 from cpython.bytes cimport (
     PyBytes_AS_STRING,
-    PyBytes_CheckExact,
     PyBytes_FromStringAndSize,
     PyBytes_GET_SIZE,
 )
@@ -20,6 +19,8 @@ from cpython.dict cimport PyDict_GetItemWithError
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy, memset
+
+from fastnode._http cimport Request
 
 from fastnode import _sigv4_ref as _ref
 from fastnode import config as _config
@@ -293,32 +294,25 @@ cdef class Proof:
         self.whose = whose
 
 
-def prove(
-    dict proofs not None,
-    bytes method not None,
-    bytes target not None,
-    dict headers not None,
-    bytes body not None,
-    int64_t now,
-):
-    cdef bytes authorization = found_in(headers, _AUTHORIZATION)
-    cdef bytes date = found_in(headers, _DATE)
-    if authorization is None or date is None or not is_plain_path(target):
+def prove(dict proofs not None, Request request not None, int64_t now):
+    cdef Value authorization = found_in(request, _AUTHORIZATION)
+    cdef Value date = found_in(request, _DATE)
+    if authorization.at == NULL or date.at == NULL or not is_plain_path(request.target):
         return None
-    cdef const uint8_t* signature = signature_of(authorization)
+    cdef const uint8_t* signature = signature_of(&authorization)
     if signature == NULL:
         return None
-    cdef PyObject* known = PyDict_GetItemWithError(proofs, start_of(authorization))
+    cdef PyObject* known = PyDict_GetItemWithError(proofs, start_of(&authorization))
     if known == NULL:
         return None
     cdef Proof proof = <Proof?><object>known
-    if not is_fresh(proof, date, now):
+    if not is_fresh(proof, &date, now):
         return None
     cdef Text text
     text.size = 0
-    if not put_canonical(&text, proof, method, target, headers, body):
+    if not put_canonical(&text, proof, request):
         return None
-    return proof.whose if is_signed(proof, date, &text, signature) else None
+    return proof.whose if is_signed(proof, date.at, &text, signature) else None
 
 
 cdef int begin_hmac(State* state, bytes key, uint8_t pad) except -1:
@@ -334,27 +328,31 @@ cdef int begin_hmac(State* state, bytes key, uint8_t pad) except -1:
     return 0
 
 
-cdef inline bytes found_in(dict headers, bytes name):
-    """None if it is missing, or not bytes."""
-    cdef PyObject* value = PyDict_GetItemWithError(headers, name)
-    if value == NULL or not PyBytes_CheckExact(<object>value):
-        return None
-    return <bytes>value
+# Where the value of a header is; NULL if there is none.
+cdef struct Value:
+    const uint8_t* at
+    Py_ssize_t size
 
 
-cdef inline const uint8_t* signature_of(bytes authorization) noexcept:
+cdef inline Value found_in(Request request, bytes name) except *:
+    cdef Value value
+    value.size = 0
+    value.at = request.find(name, &value.size)
+    return value
+
+
+cdef inline const uint8_t* signature_of(const Value* authorization) noexcept:
     """Where its digits begin; NULL if they are not announced, or other than there must be."""
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(authorization)
-    if size < MARK_BYTES + DIGITS:
+    if authorization.size < MARK_BYTES + DIGITS:
         return NULL
-    cdef const char* at = PyBytes_AS_STRING(authorization) + size - DIGITS
-    return <const uint8_t*>at if memcmp(at - MARK_BYTES, b"Signature=", MARK_BYTES) == 0 else NULL
+    cdef const uint8_t* at = authorization.at + authorization.size - DIGITS
+    return at if memcmp(at - MARK_BYTES, b"Signature=", MARK_BYTES) == 0 else NULL
 
 
-cdef inline bytes start_of(bytes authorization):
+cdef inline bytes start_of(const Value* authorization):
     """What stands before the signature, which is there."""
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(authorization) - MARK_BYTES - DIGITS
-    return PyBytes_FromStringAndSize(PyBytes_AS_STRING(authorization), size)
+    cdef Py_ssize_t size = authorization.size - MARK_BYTES - DIGITS
+    return PyBytes_FromStringAndSize(<const char*>authorization.at, size)
 
 
 cdef inline bint is_plain_path(bytes target) noexcept:
@@ -382,10 +380,10 @@ cdef inline bint is_digit(uint8_t octet) noexcept nogil:
     return ZERO <= octet < ZERO + 10
 
 
-cdef inline bint is_fresh(Proof proof, bytes date, int64_t now) noexcept:
+cdef inline bint is_fresh(Proof proof, const Value* date, int64_t now) noexcept:
     """Whether it is a time of the proof's day, near enough."""
-    cdef const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(date)
-    if PyBytes_GET_SIZE(date) != DATE_BYTES or at[8] != LETTER_T or at[15] != LETTER_Z:
+    cdef const uint8_t* at = date.at
+    if date.size != DATE_BYTES or at[8] != LETTER_T or at[15] != LETTER_Z:
         return False
     if memcmp(at, PyBytes_AS_STRING(proof._scope), DAY_BYTES) != 0:
         return False
@@ -407,26 +405,26 @@ cdef inline int two_digits(const uint8_t* at) noexcept nogil:
 
 
 cdef bint put_canonical(
-    Text* text, Proof proof, bytes method, bytes path, dict headers, bytes body
+    Text* text, Proof proof, Request request
 ) except -1:
     """Whether the request is plain and has the payload that it announces."""
     cdef uint8_t[DIGITS] payload
     cdef Py_ssize_t index
-    cdef bytes value
-    if not (append_bytes(text, method) and append(text, b"\n", 1)):
+    cdef Value value
+    if not (append_bytes(text, request.method) and append(text, b"\n", 1)):
         return False
-    if not (append_bytes(text, path) and append(text, b"\n\n", 2)):
+    if not (append_bytes(text, request.target) and append(text, b"\n\n", 2)):
         return False
     for index in range(len(proof._names)):
-        value = found_in(headers, <bytes>proof._names[index])
-        if value is None or not append_bytes(text, <bytes>proof._labels[index]):
+        value = found_in(request, <bytes>proof._names[index])
+        if value.at == NULL or not append_bytes(text, <bytes>proof._labels[index]):
             return False
-        if not (append_bytes(text, value) and append(text, b"\n", 1)):
+        if not (append(text, value.at, value.size) and append(text, b"\n", 1)):
             return False
     if not append_bytes(text, proof._ending) or has_blanks(text):
         return False
-    put_payload(payload, body)
-    return is_as_announced(headers, payload) and append(text, payload, DIGITS)
+    put_payload(payload, request.body)
+    return is_as_announced(request, payload) and append(text, payload, DIGITS)
 
 
 cdef bint append(Text* text, const uint8_t* octets, Py_ssize_t size) noexcept nogil:
@@ -471,13 +469,11 @@ cdef int put_payload(uint8_t* digits, bytes body) except -1:
     return 0
 
 
-cdef inline bint is_as_announced(dict headers, const uint8_t* payload) except -1:
-    cdef PyObject* announced = PyDict_GetItemWithError(headers, _PAYLOAD)
-    if announced == NULL:
+cdef inline bint is_as_announced(Request request, const uint8_t* payload) except -1:
+    cdef Value announced = found_in(request, _PAYLOAD)
+    if announced.at == NULL:
         return True
-    if not PyBytes_CheckExact(<object>announced) or len(<bytes>announced) != DIGITS:
-        return False
-    return memcmp(PyBytes_AS_STRING(<bytes>announced), payload, DIGITS) == 0
+    return announced.size == DIGITS and memcmp(announced.at, payload, DIGITS) == 0
 
 
 cdef inline void put_digits(uint8_t* digits, const uint8_t* digest) noexcept nogil:
@@ -492,7 +488,9 @@ cdef inline uint8_t digit(uint8_t value) noexcept nogil:
     return ZERO + value + TO_LETTERS * (value > 9)
 
 
-cdef bint is_signed(Proof proof, bytes date, Text* text, const uint8_t* signature) noexcept:
+cdef bint is_signed(
+    Proof proof, const uint8_t* date, Text* text, const uint8_t* signature
+) noexcept:
     """HMAC (RFC 2104) of what the canonical request comes down to, against the given digits."""
     cdef uint8_t[TO_SIGN_BYTES_MAX] to_sign
     cdef uint8_t[DIGEST_BYTES] digest
@@ -501,7 +499,7 @@ cdef bint is_signed(Proof proof, bytes date, Text* text, const uint8_t* signatur
     cdef Py_ssize_t scope_bytes = PyBytes_GET_SIZE(proof._scope)
     cdef uint8_t* at = to_sign
     memcpy(at, PyBytes_AS_STRING(_TO_SIGN), 17)
-    memcpy(at + 17, PyBytes_AS_STRING(date), DATE_BYTES)
+    memcpy(at + 17, date, DATE_BYTES)
     at[17 + DATE_BYTES] = LINE_FEED
     at += 17 + DATE_BYTES + 1
     memcpy(at, PyBytes_AS_STRING(proof._scope), scope_bytes)

@@ -12,6 +12,7 @@ import re
 from hashlib import sha256
 from typing import Any, Final
 
+from fastnode._http_ref import Request
 from fastnode.config import SIGNATURE_SKEW_SECONDS
 
 # A canonical request that is longer is not plain.
@@ -73,26 +74,20 @@ class Proof:
         return hmac.digest(self._signing_key, to_sign, "sha256").hex().encode()
 
 
-def prove(
-    proofs: dict[bytes, Proof],
-    method: bytes,
-    target: bytes,
-    headers: dict[bytes, bytes],
-    body: bytes,
-    now: int,
-) -> Any:
+def prove(proofs: dict[bytes, Proof], request: Request, now: int) -> Any:
     """`whose` of the proof by which a plain request holds at `now`, in seconds since 1970; None if
     there is no such proof. `proofs` are found by what stands before the signature in an
     Authorization header.
     """
+    headers, target = request.headers, request.target
     start, signature = _divided(headers.get(b"authorization"))
     proof, date = proofs.get(start), headers.get(b"x-amz-date")
     if proof is None or not isinstance(date, bytes) or not proof.is_fresh(date, now):
         return None
-    payload = sha256(body).hexdigest().encode()
+    payload = sha256(request.body).hexdigest().encode()
     if not _PATH.fullmatch(target) or headers.get(b"x-amz-content-sha256", payload) != payload:
         return None
-    canonical = proof.canonical(method, target, headers, payload)
+    canonical = proof.canonical(request.method, target, headers, payload)
     if canonical is None:
         return None
     is_same = hmac.compare_digest(proof.signature(date, canonical), signature)

@@ -1,4 +1,4 @@
-"""Time and chance. A leaf: imports nothing of ours.
+"""Time and chance. A leaf.
 
 Here: the protocols through which the rest of the node sees the machine's clocks and randomness,
 their real versions, and the arithmetic of the group clock that a leader stamps transactions with.
@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
+
+from fastnode.native import message_id_text
 
 COUNTER_BITS: Final = 16
 TIMESTAMP_MAX: Final = (1 << 64) - 1
@@ -68,7 +70,7 @@ class SystemIdSource:
     Make it after forking: two processes that share a block would mint the same identities.
     """
 
-    BLOCK_BYTES: Final = 4096
+    BLOCK_BYTES = 4096
 
     def __init__(self) -> None:
         self._block = b""
@@ -82,6 +84,18 @@ class SystemIdSource:
             end = count
         self._offset = end
         return self._block[end - count : end]
+
+
+class RequestIds:
+    """Texts in the form of UUIDs, one for each request."""
+
+    __slots__ = ("_ids",)
+
+    def __init__(self, ids: IdSource) -> None:
+        self._ids = ids
+
+    def __call__(self) -> str:
+        return message_id_text(self._ids.take(16))
 
 
 class SystemRng:

@@ -6,6 +6,8 @@ twins' own in both cases.
 """
 
 import os
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
 from typing import Final
 
 from fastnode._core_ref import (
@@ -28,7 +30,7 @@ from fastnode._core_ref import (
 )
 from fastnode._deliver_ref import TIMER_DELAYED, TIMER_RECEIVED, HandoutKeys, PlaceKeys, Write
 from fastnode._fifo_ref import Head
-from fastnode._http_ref import CHUNKED, RefusedError, Request
+from fastnode._http_ref import CHUNKED, RefusedError
 from fastnode._keys_ref import (
     FAMILY_AGE,
     FAMILY_COUNTER,
@@ -76,11 +78,23 @@ from fastnode._query_ref import (
     FormError,
 )
 from fastnode._send_ref import FifoKeys, PlannedSend, SendKeys
+from fastnode._ways import WAYS
 
 COMPILED: Final = os.environ.get("FASTNODE_PURE") != "1"
 
+
+def _check_ways() -> None:
+    """Python would run the sources of what was not compiled, and say nothing."""
+    package = Path(__file__).parent
+    for name in WAYS:
+        stem = str(package.joinpath(*name.split(".")))
+        if not any(os.path.exists(stem + suffix) for suffix in EXTENSION_SUFFIXES):
+            raise ImportError(f"fastnode.{name} is not compiled")
+
+
 if COMPILED:
     try:
+        _check_ways()
         from fastnode._core import (
             decode_entry,
             decode_message,
@@ -115,7 +129,7 @@ if COMPILED:
         )
         from fastnode._fifo import Fresh, Handed, Ready
         from fastnode._filed import Filed
-        from fastnode._http import take_request
+        from fastnode._http import Request, take_request, take_whole
         from fastnode._keys import (
             counter_key,
             dedup_key,
@@ -199,7 +213,11 @@ else:
     # To a type checker they are two classes; tests hold them to one behaviour.
     from fastnode._fifo_ref import Fresh, Handed, Ready  # type: ignore[assignment]
     from fastnode._filed_ref import Filed  # type: ignore[assignment]
-    from fastnode._http_ref import take_request
+    from fastnode._http_ref import (  # type: ignore[assignment]
+        Request,
+        take_request,
+        take_whole,
+    )
     from fastnode._keys_ref import (
         counter_key,
         dedup_key,
@@ -251,150 +269,32 @@ else:
     # And again.
     from fastnode._sigv4_ref import Proof, prove  # type: ignore[assignment]
 
+# Packed: nobody reads it.
+# fmt: off
 __all__ = [
-    "ADD",
-    "APPLIED",
-    "CHUNKED",
-    "CLASSES",
-    "COMPILED",
-    "CONFLICT",
-    "DELETE",
-    "DROP",
-    "DUPLICATE",
-    "ENTRIES_MAX",
-    "FAMILY_AGE",
-    "FAMILY_COUNTER",
-    "FAMILY_DATA",
-    "FAMILY_DEDUP",
-    "FAMILY_GENERATION",
-    "FAMILY_GROUP",
-    "FAMILY_ID",
-    "FAMILY_MARK",
-    "FAMILY_META",
-    "FAMILY_STATE",
-    "FAMILY_TIMER",
-    "FAMILY_TOMBSTONE",
-    "FLAG",
-    "FRESH_DELETE",
-    "FRESH_PUT",
-    "KEY",
-    "LIST",
-    "MAP",
-    "MAX",
-    "MESSAGE_DELAYED",
-    "MESSAGE_FILED",
-    "MESSAGE_MOVED",
-    "NUMBER",
-    "OCTETS",
-    "ONE",
-    "PARAMETERS_MAX",
-    "PARTITIONED",
-    "PUT",
-    "STALE",
-    "STRUCT",
-    "TEXT",
-    "TIMER_DELAYED",
-    "TIMER_RECEIVED",
-    "TIME_SHIFT",
-    "TOO_OLD",
-    "TOUCH",
-    "UNPARTITIONED",
-    "VALUE",
-    "Element",
-    "Field",
-    "FifoDraft",
-    "FifoKeys",
-    "Filed",
-    "FormError",
-    "FormReader",
-    "Fresh",
-    "Handed",
-    "HandoutKeys",
-    "Head",
-    "HeadChanges",
-    "MessageRecord",
-    "MessageState",
-    "ParsedKey",
-    "PlaceKeys",
-    "PlainBatch",
-    "PlainSend",
-    "PlannedSend",
-    "Proof",
-    "Ready",
-    "Receipt",
-    "Recent",
-    "RefusedError",
-    "Request",
-    "Resolved",
-    "Resolver",
-    "RetentionClass",
-    "SendKeys",
-    "Times",
-    "Transaction",
-    "Write",
-    "XmlWriter",
-    "counter_key",
-    "decode_entry",
-    "decode_message",
-    "decode_receipt",
-    "decode_state",
-    "dedup_key",
-    "encode_entry",
-    "encode_message",
-    "encode_receipt",
-    "encode_state",
-    "encode_text",
-    "encode_transaction",
-    "escape_xml",
-    "fill_answer",
-    "fill_batch_answer",
-    "find_parameter",
-    "group_key",
-    "head_changes",
-    "hidden_messages",
-    "home_group",
-    "id_key",
-    "is_token",
-    "message_id",
-    "message_id_position",
-    "message_id_text",
-    "message_key",
-    "now_ns",
-    "open_receipts",
-    "page_items",
-    "parse_key",
-    "partition_for",
-    "place_plain",
-    "plain_drafts",
-    "plan_bodies",
-    "plan_delete",
-    "plan_deliveries",
-    "plan_fifo_sends",
-    "plan_receive",
-    "plan_removals",
-    "plan_send",
-    "plan_sends",
-    "prefix_end",
-    "prove",
-    "queue_key",
-    "queue_segment",
-    "read_batch",
-    "read_send",
-    "receipt_is_genuine",
-    "receipt_tag",
-    "scope_prefix",
-    "sequence_number",
-    "show_deliveries",
-    "show_messages",
-    "siphash24",
-    "split_message_key",
-    "split_queue_segment",
-    "split_timer_key",
-    "state_keys",
-    "take_plain",
-    "take_request",
-    "text",
-    "timer_key",
-    "tombstone_key",
-    "write_landed",
+    "ADD", "APPLIED", "CHUNKED", "CLASSES", "COMPILED", "CONFLICT", "DELETE", "DROP",
+    "DUPLICATE", "ENTRIES_MAX", "FAMILY_AGE", "FAMILY_COUNTER", "FAMILY_DATA", "FAMILY_DEDUP",
+    "FAMILY_GENERATION", "FAMILY_GROUP", "FAMILY_ID", "FAMILY_MARK", "FAMILY_META",
+    "FAMILY_STATE", "FAMILY_TIMER", "FAMILY_TOMBSTONE", "FLAG", "FRESH_DELETE", "FRESH_PUT",
+    "KEY", "LIST", "MAP", "MAX", "MESSAGE_DELAYED", "MESSAGE_FILED", "MESSAGE_MOVED", "NUMBER",
+    "OCTETS", "ONE", "PARAMETERS_MAX", "PARTITIONED", "PUT", "STALE", "STRUCT", "TEXT",
+    "TIMER_DELAYED", "TIMER_RECEIVED", "TIME_SHIFT", "TOO_OLD", "TOUCH", "UNPARTITIONED",
+    "VALUE", "Element", "Field", "FifoDraft", "FifoKeys", "Filed", "FormError", "FormReader",
+    "Fresh", "Handed", "HandoutKeys", "Head", "HeadChanges", "MessageRecord", "MessageState",
+    "ParsedKey", "PlaceKeys", "PlainBatch", "PlainSend", "PlannedSend", "Proof", "Ready",
+    "Receipt", "Recent", "RefusedError", "Request", "Resolved", "Resolver", "RetentionClass",
+    "SendKeys", "Times", "Transaction", "Write", "XmlWriter", "counter_key", "decode_entry",
+    "decode_message", "decode_receipt", "decode_state", "dedup_key", "encode_entry",
+    "encode_message", "encode_receipt", "encode_state", "encode_text", "encode_transaction",
+    "escape_xml", "fill_answer", "fill_batch_answer", "find_parameter", "group_key",
+    "head_changes", "hidden_messages", "home_group", "id_key", "is_token", "message_id",
+    "message_id_position", "message_id_text", "message_key", "now_ns", "open_receipts",
+    "page_items", "parse_key", "partition_for", "place_plain", "plain_drafts", "plan_bodies",
+    "plan_delete", "plan_deliveries", "plan_fifo_sends", "plan_receive", "plan_removals",
+    "plan_send", "plan_sends", "prefix_end", "prove", "queue_key", "queue_segment",
+    "read_batch", "read_send", "receipt_is_genuine", "receipt_tag", "scope_prefix",
+    "sequence_number", "show_deliveries", "show_messages", "siphash24", "split_message_key",
+    "split_queue_segment", "split_timer_key", "state_keys", "take_plain", "take_request",
+    "take_whole", "text", "timer_key", "tombstone_key", "write_landed",
 ]
+# fmt: on

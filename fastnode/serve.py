@@ -12,12 +12,12 @@ import os
 import resource
 import signal
 import traceback
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final
 
 from fastnode import config
-from fastnode.clock import IdSource, SystemClock, SystemIdSource
+from fastnode.clock import RequestIds, SystemClock, SystemIdSource
 from fastnode.cluster.bridge import as_future
 from fastnode.cluster.capabilities import HTFIFO, Report
 from fastnode.cluster.gate import PartitionGate
@@ -49,7 +49,6 @@ from fastnode.http.server import HttpServer
 from fastnode.http.shedding import Shedding, shed_metrics
 from fastnode.http.sigv4 import Verifier
 from fastnode.machine import Machine
-from fastnode.native import message_id_text
 from fastnode.node import LoopAlarm, Node
 from fastnode.option_values import Address
 from fastnode.queue.operations import OPERATIONS
@@ -138,7 +137,7 @@ async def _run(
     if node.is_alone:
         await as_future(declared_queues(settings, node.dispatcher.handle))
     loop = asyncio.get_running_loop()
-    request_ids = request_ids_of(node.ids).__next__
+    request_ids = RequestIds(node.ids)
     # Leads are spread; whoever asks for the leader means that of the first group.
     health = Health(node.capabilities, lambda: node.groups[0].is_ready)
     handle = node.dispatcher.handle
@@ -331,14 +330,6 @@ async def _declare_later(settings: Settings, node: Node) -> None:
         except UsageError as error:
             log.error("a declared queue was not created: %s", error)
             return None
-
-
-def request_ids_of(ids: IdSource) -> Iterator[str]:
-    """Texts in the form of UUIDs, drawn a block at a time."""
-    while True:
-        block = ids.take(4096)
-        for at in range(0, len(block), 16):
-            yield message_id_text(block[at : at + 16])
 
 
 def calm_garbage_collector() -> None:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
-from msgspec import Struct
 
 from fastnode.config import MESSAGE_BYTES_MAX
 from fastnode.errors import OperationError
@@ -112,20 +111,42 @@ class BatchLane(Lane):
         return True
 
 
-class _Pending(Struct, eq=False):
+class _Pending:
     """A submitted batch; what `store` resumes instead of a coroutine."""
 
-    lane: BatchLane
-    request: Request
-    exchange: Exchange
-    caller: Caller
-    ids: list[bytes]
-    queue: LiveQueue
-    identity: bytes = b""
-    commit_ts: int = 0
-    records: Sequence[bytes] = ()
-    # Of messages in a FIFO queue.
-    drafts: Sequence[FifoDraft] = ()
+    __slots__ = (
+        "caller",
+        "commit_ts",
+        "drafts",
+        "exchange",
+        "identity",
+        "ids",
+        "lane",
+        "queue",
+        "records",
+        "request",
+    )
+
+    def __init__(
+        self,
+        lane: BatchLane,
+        request: Request,
+        exchange: Exchange,
+        caller: Caller,
+        ids: list[bytes],
+        queue: LiveQueue,
+    ) -> None:
+        self.lane = lane
+        self.request = request
+        self.exchange = exchange
+        self.caller = caller
+        self.ids = ids
+        self.queue = queue
+        self.identity = b""
+        self.commit_ts = 0
+        self.records: Sequence[bytes] = ()
+        # Of messages in a FIFO queue.
+        self.drafts: Sequence[FifoDraft] = ()
 
     def resume(self, _outcome: object = None) -> None:
         queue, records, position, numbers = self.queue, self.records, self.commit_ts << 16, []

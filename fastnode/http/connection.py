@@ -42,8 +42,10 @@ _CROWDED: Final = Refused(503, "too many large requests at a time")
 _TIMED_OUT: Final = Refused(408, "the request took too long to arrive")
 
 
-class Connection(asyncio.Protocol):
-    """The protocol object of one accepted socket."""
+class Connection:
+    """The protocol object of one accepted socket: what `asyncio.Protocol` is, without inheriting
+    it, which no object of C can.
+    """
 
     __slots__ = (
         "_alone",
@@ -87,6 +89,11 @@ class Connection(asyncio.Protocol):
         self._written_bytes = 0  # last, and since writing is paused: kept until all is read
         self._peer: tuple[str, int] | None = None  # asked for once: it costs a system call
 
+    @property
+    def protocol(self) -> asyncio.Protocol:
+        """Itself, to the event loop."""
+        return cast(asyncio.Protocol, self)
+
     # --- called by the event loop ---------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -98,7 +105,7 @@ class Connection(asyncio.Protocol):
             return
         is_plain = not self._pending and len(data) <= SMALL_BYTES
         request = self._parser.take_whole(data) if is_plain else None
-        if request is not None and request.method == b"POST" and request.http_version == "1.1":
+        if request is not None:
             self._stage = BETWEEN
             self.deadline = self._owed_until = self._host.coarse_now + HTTP_ANSWER_SECONDS
             self._alone = exchange = Exchange(self, request)
@@ -267,7 +274,7 @@ class Connection(asyncio.Protocol):
             elif event is CONTINUE:
                 self._owes_continue = True
             else:
-                self.refuse(cast(Refused, event))
+                self.refuse(event)
         self._is_corked = False
 
     def _open(self, request: Request) -> None:

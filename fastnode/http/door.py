@@ -136,7 +136,7 @@ class Door(asyncio.Protocol):
     def _enter(self, secured: asyncio.Transport) -> None:
         self._connection = connection = self._house.admit(self)
         self._is_over = True
-        secured.set_protocol(connection)
+        secured.set_protocol(connection.protocol)
         connection.connection_made(secured)
         if self._early:
             connection.data_received(b"".join(self._early))

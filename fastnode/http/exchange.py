@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from msgspec import Struct
-
 from fastnode.http.http1 import Refused, Request
 from fastnode.http.response import (
     CLOSE,
@@ -37,7 +35,7 @@ class Owner(Protocol):
         ...
 
 
-class Exchange(Struct, eq=False):
+class Exchange:
     """One request and the answer it is owed.
 
     `on_close` is called at most once, if the client goes away before the answer. The end of its
@@ -45,13 +43,24 @@ class Exchange(Struct, eq=False):
     same. `reply` is called exactly once all the same; what can still be written is written.
     """
 
-    connection: Owner
-    _request: Request | None  # None: the bytes were no request
-    answer: tuple[int, bytes, bytes] | None = None
-    is_overdue: bool = False  # the client was told to try again; what still comes is dropped
-    on_close: Callable[[], None] | None = None
-    held_bytes: int = 0  # of the request, as far as its connection counts them
-    began_ns: int = 0  # when a router got it, by the clock of `native.now_ns`
+    __slots__ = (
+        "_request",
+        "answer",
+        "began_ns",
+        "connection",
+        "held_bytes",
+        "is_overdue",
+        "on_close",
+    )
+
+    def __init__(self, connection: Owner, request: Request | None) -> None:
+        self.connection = connection
+        self._request = request  # None: the bytes were no request
+        self.answer: tuple[int, bytes, bytes] | None = None
+        self.is_overdue = False  # the client was told to try again; what still comes is dropped
+        self.on_close: Callable[[], None] | None = None
+        self.held_bytes = 0  # of the request, as far as its connection counts them
+        self.began_ns = 0  # when a router got it, by the clock of `native.now_ns`
 
     def reply(self, status: int, headers: bytes, body: bytes) -> None:
         """`headers` are complete lines with CRLF; length and connection are added."""

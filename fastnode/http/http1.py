@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from fastnode.config import HTTP_HEADER_BYTES_MAX
 from fastnode.http.chunked import ChunkedBody
-from fastnode.native import CHUNKED, RefusedError, Request, take_request
+from fastnode.native import CHUNKED, RefusedError, Request, take_request, take_whole
 
 __all__ = [
     "BETWEEN",
@@ -119,19 +119,12 @@ class RequestParser:
         self._at = 0
 
     def take_whole(self, data: bytes) -> Request | None:
-        """The request that `data` is, if it is one and no more, and nothing is under way; as nearly
-        all packets are. Otherwise nothing has happened, and `data` wants to be fed.
+        """The posted request that `data` is, if it is one and no more, and nothing is under way; as
+        nearly all packets are. Otherwise nothing has happened, and `data` wants to be fed.
         """
         if self._buffer or self._request is not None or self._is_over:
             return None
-        try:
-            taken = take_request(data, 0, 0)
-        except RefusedError:
-            return None
-        if taken is None:
-            return None
-        request, end, missing = taken
-        return request if not missing and end == len(data) and request.keep_alive else None
+        return take_whole(data)
 
     def next_event(self) -> Event | None:
         """The next event, or None until more is fed. After `Refused`, or a request that does not

@@ -81,15 +81,14 @@ class OpenIdentity:
 
     def quick_caller(self, request: Request) -> Caller | None:
         """Whom `caller` has recognised before; None wants its full judgement."""
-        headers = request.headers
         if (
-            b"origin" in headers
-            or b"x-forwarded-host" in headers
-            or b"x-forwarded-proto" in headers
+            request.has(b"origin")
+            or request.has(b"x-forwarded-host")
+            or request.has(b"x-forwarded-proto")
         ):
             return None
-        prefix = headers.get(b"authorization", b"").partition(b",")[0]
-        return self._callers.get((headers.get(b"host", b""), prefix))
+        prefix = (request.get(b"authorization") or b"").partition(b",")[0]
+        return self._callers.get((request.get(b"host") or b"", prefix))
 
     def _signed(self, prefix: bytes, address: Address) -> Caller:
         host, *forwarded = address
@@ -128,20 +127,38 @@ class VerifiedIdentity:
         self._settings = settings
         self._verify = verifier.verify
         self._callers: dict[tuple[Address, Principal | None], Caller] = {}
+        # The last one who was recognised: most of the time the next one, too.
+        self._host = b""
+        self._principal: Principal | None = None
+        self._caller: Caller | None = None
 
     def caller(self, request: Request) -> Caller:
         """Raises `SqsError` for a signature that does not hold."""
-        key = _address_of(request.headers), self._verify(request)
-        return self._callers.get(key) or self._made(key)
+        return self._found(request, self._verify(request))
 
     def quick_caller(self, request: Request) -> Caller | None:
         """None for what `caller` refuses, and for the anonymous."""
         try:
-            key = _address_of(request.headers), self._verify(request)
-            caller = self._callers.get(key) or self._made(key)
+            principal = self._verify(request)
+            if principal is None:
+                return None
+            if (
+                principal is self._principal
+                and request.says(b"host", self._host)
+                and not (request.has(b"x-forwarded-host") or request.has(b"x-forwarded-proto"))
+            ):
+                return self._caller
+            caller = self._found(request, principal)
         except SqsError:
             return None
-        return None if caller.is_anonymous else caller
+        host, *forwarded = _address_of(request.headers)
+        if not any(forwarded) and _is_short(host):
+            self._host, self._principal, self._caller = host, principal, caller
+        return caller
+
+    def _found(self, request: Request, principal: Principal | None) -> Caller:
+        key = _address_of(request.headers), principal
+        return self._callers.get(key) or self._made(key)
 
     def _made(self, key: tuple[Address, Principal | None]) -> Caller:
         address, principal = key

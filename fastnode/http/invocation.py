@@ -20,9 +20,8 @@ _JOINED_BYTES_MAX: Final = 4096
 
 def invocation_of(request: Request, sender: str, action: str) -> bytes:
     """The identity of the call that the request is an attempt of; empty if it does not say."""
-    headers = request.headers
-    invocation = headers.get(_INVOCATION)
-    if not invocation or _ATTEMPT not in headers:
+    invocation = request.get(_INVOCATION)
+    if not invocation or not request.has(_ATTEMPT):
         return b""
     who, what, body = sender.encode(), action.encode(), request.body
     if len(body) <= _JOINED_BYTES_MAX:
@@ -33,5 +32,5 @@ def invocation_of(request: Request, sender: str, action: str) -> bytes:
 
 
 def is_first_attempt(request: Request) -> bool:
-    attempt = request.headers.get(_ATTEMPT, _FIRST)
-    return attempt == _FIRST or attempt.startswith(_FIRST + b";")
+    attempt = request.get(_ATTEMPT)
+    return attempt is None or attempt == _FIRST or attempt.startswith(_FIRST + b";")

@@ -49,7 +49,7 @@ class Lane:
     happened.
     """
 
-    action: str
+    action = ""
 
     def __init__(
         self,
@@ -107,6 +107,5 @@ class Lane:
 
 def is_bare(request: Request) -> bool:
     """JSON that was posted, and nothing in the head that would become part of a message."""
-    headers = request.headers
-    is_json = request.method == b"POST" and headers.get(b"content-type") == CONTENT_TYPE
-    return is_json and TRACE_HEADER not in headers
+    is_json = request.method == b"POST" and request.says(b"content-type", CONTENT_TYPE)
+    return is_json and not request.has(TRACE_HEADER)

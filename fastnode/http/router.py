@@ -107,7 +107,7 @@ class Router:
         if self._room.room <= 0 and self._is_turned_away(request, exchange):
             return
         exchange.began_ns = now_ns()
-        lane = self._lanes.get(request.headers.get(b"x-amz-target"))
+        lane = self._lanes.get(request.get(b"x-amz-target"))
         if lane is not None and lane.take(request, exchange):
             return
         if request.method in METHODS:

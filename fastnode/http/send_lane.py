@@ -11,7 +11,6 @@ import re
 from typing import Final
 
 import msgspec
-from msgspec import Struct
 
 from fastnode.errors import OperationError
 from fastnode.http.exchange import Exchange
@@ -116,17 +115,37 @@ class SendLane(Lane):
         return True
 
 
-class _Pending(Struct, eq=False):
+class _Pending:
     """A submitted message; what `store` resumes instead of a coroutine."""
 
-    lane: SendLane
-    request: Request
-    exchange: Exchange
-    caller: Caller
-    queue: LiveQueue
-    identity: bytes = b""
-    commit_ts: int = 0
-    record: bytes = b""
+    __slots__ = (
+        "caller",
+        "commit_ts",
+        "exchange",
+        "identity",
+        "lane",
+        "queue",
+        "record",
+        "request",
+    )
+
+    def __init__(
+        self,
+        lane: SendLane,
+        request: Request,
+        exchange: Exchange,
+        caller: Caller,
+        queue: LiveQueue,
+        identity: bytes = b"",
+    ) -> None:
+        self.lane = lane
+        self.request = request
+        self.exchange = exchange
+        self.caller = caller
+        self.queue = queue
+        self.identity = identity
+        self.commit_ts = 0
+        self.record = b""
 
     def resume(self, _outcome: object = None) -> None:
         record = self.record
@@ -140,8 +159,19 @@ class _Pending(Struct, eq=False):
         self.lane.go_on(self.request, self.exchange, self.caller, decoded, self.identity, error)
 
 
-class _FifoPending(_Pending, eq=False):
-    group_id: str = ""
+class _FifoPending(_Pending):
+    __slots__ = ("group_id",)
+
+    def __init__(
+        self,
+        lane: SendLane,
+        request: Request,
+        exchange: Exchange,
+        caller: Caller,
+        queue: LiveQueue,
+    ) -> None:
+        super().__init__(lane, request, exchange, caller, queue)
+        self.group_id = ""
 
     def resume(self, _outcome: object = None) -> None:
         queue, record, commit_ts, lane = self.queue, self.record, self.commit_ts, self.lane

@@ -56,7 +56,7 @@ class HttpServer:
         assert self._listener is None, "a server starts once"
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(
-            self.accept if self.tls is None else self._accept_secured,
+            (lambda: self.accept().protocol) if self.tls is None else self._accept_secured,
             host,
             port,
             backlog=_BACKLOG,
@@ -158,7 +158,7 @@ async def _connect(
     loop: asyncio.AbstractEventLoop, connection: Connection, accepted: socket.socket
 ) -> None:
     try:
-        await loop.connect_accepted_socket(lambda: connection, accepted)
+        await loop.connect_accepted_socket(lambda: connection.protocol, accepted)
     except OSError:
         # The client has gone meanwhile.
         accepted.close()

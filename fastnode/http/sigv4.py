@@ -111,14 +111,7 @@ class Verifier:
 
     def verify(self, request: Request) -> Principal | None:
         """None for a request that carries no signature. Raises `SqsError` for a bad one."""
-        principal: Principal | None = prove(
-            self._proofs,
-            request.method,
-            request.target,
-            request.headers,
-            request.body,
-            self._now_seconds(),
-        )
+        principal: Principal | None = prove(self._proofs, request, self._now_seconds())
         return self._judged(request) if principal is None else principal
 
     def _judged(self, request: Request) -> Principal | None:

@@ -55,6 +55,7 @@ class LiveQueue(Traffic):
         read_ahead: ReadAhead,
         partition: int = native.UNPARTITIONED,
     ) -> None:
+        super().__init__()
         self.group = group
         self.keys = keys
         self.partition = partition
@@ -281,9 +282,9 @@ class LiveQueue(Traffic):
     # --- what transactions did ---------------------------------------------------------------
 
     def added(self, messages: Iterable[PlannedSend]) -> None:
-        append = self.waiting.append
+        waiting = self.waiting
         for _, _, position, record in messages:
-            append(position, record)
+            waiting.append(position, record)
         self._announce()
 
     def added_plain(self, position: int, records: Sequence[bytes]) -> None:

@@ -97,7 +97,7 @@ class StandardQueue(LiveQueue):
 
     def has_available(self) -> bool:
         is_filed = self.tenants is not None and self.tenants.has_messages
-        return is_filed or super().has_available()
+        return is_filed or LiveQueue.has_available(self)
 
     def claim(self, position: int) -> int:
         filed = None if self.tenants is None else self.tenants.first_waiting()
@@ -129,7 +129,7 @@ class StandardQueue(LiveQueue):
         super().added(messages if self.tenants is None else self.tenants.added(messages))
 
     def removed(self, positions: Collection[int]) -> None:
-        super().removed(positions)
+        LiveQueue.removed(self, positions)
         if self.tenants is not None:
             for position in positions:
                 self.tenants.removed(position)

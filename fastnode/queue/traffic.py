@@ -4,10 +4,9 @@ message. `history.py` takes them away.
 
 
 class Traffic:
-    # Since they were last taken: messages that came, were delivered and left.
-    messages_in = 0
-    deliveries = 0
-    messages_out = 0
+    def __init__(self) -> None:
+        # Since they were last taken: messages that came, were delivered and left.
+        self.messages_in = self.deliveries = self.messages_out = 0
 
     @property
     def traffic(self) -> tuple[int, int, int]:

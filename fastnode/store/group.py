@@ -190,15 +190,15 @@ class Group:
         """Start and commit timestamp of a transaction that is planned and submitted at once."""
         if request in self._submitted or self._resolver.find(request) is not None:
             raise PlanAgain("the call was here before")
-        _, term, applied_ts = self._position
-        if not self._leads or term != self._term:
+        position = self._position
+        if not self._leads or position.term != self._term:
             raise NotLed("the group has no leader here")
         if self._is_disk_full:
             raise DiskFull("the engine has no space to apply what is committed")
         if self.backlog.room <= -config.BACKLOG_PLACES_MAX:
             raise Overloaded("too many transactions wait to be applied")
         self._stamped = stamped = self._take_stamp()
-        return applied_ts, stamped
+        return position.commit_ts, stamped
 
     def require_room(self) -> None:
         """New messages are refused first; deletes and changes go on inside the reserve."""

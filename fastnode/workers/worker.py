@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from fastnode.clock import SystemClock, SystemIdSource
+from fastnode.clock import RequestIds, SystemClock, SystemIdSource
 from fastnode.cluster.bridge import as_future
 from fastnode.cluster.capabilities import HTFIFO
 from fastnode.cluster.control_api import Addresses
@@ -44,7 +44,6 @@ from fastnode.serve import (
     listen,
     listener_tls,
     open_access_log,
-    request_ids_of,
 )
 from fastnode.workers.control import Begin, Control, Drain, Drained, Failed, Ready, Stop
 from fastnode.workers.mover import WorkerMover
@@ -118,7 +117,7 @@ class _Worker:
         self._node = node = WorkerNode(settings, data, begin.worker, self._admin.services)
         self._admin.begin(node)
         health = Health(node.capabilities, lambda: node.is_ready)
-        request_ids = request_ids_of(SystemIdSource()).__next__
+        request_ids = RequestIds(SystemIdSource())
         self._shedding = Shedding(node.backlog, request_ids)
         node.on_freed = self._shedding.tick
         handle, shedding = node.dispatcher.handle, self._shedding

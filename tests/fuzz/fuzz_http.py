@@ -14,6 +14,7 @@ from fastnode import _http, _http_ref
 from fastnode.config import HTTP_HEADER_BYTES_MAX, HTTP_HEADERS_MAX
 from fastnode.http.http1 import CONTINUE, Event, Refused, Request, RequestParser
 from fastnode.native import CHUNKED, RefusedError
+from tests.unit.http.signed_requests import parts_of
 
 STATUSES: Final = frozenset({400, 413, 417, 431, 501, 505})
 _TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
@@ -74,7 +75,8 @@ def _check_twins(stream: bytes) -> None:
 def _taken(take: object, stream: bytes, start: int) -> object:
     assert callable(take)
     try:
-        return take(stream, start, start)
+        taken = take(stream, start, start)
+        return taken and (parts_of(taken[0]), *taken[1:])
     except RefusedError as refusal:
         return refusal.status, refusal.reason
 

@@ -187,10 +187,11 @@ def test_too_many_that_wait_for_a_leader_are_refused(
 def test_why_a_handler_failed_there_is_told_here(
     world: ClusterWorld, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_self: object) -> Any:
+    def fail() -> Any:
         raise error
 
-    monkeypatch.setattr(type(world.nodes[1].groups[0]), "require_room", fail)
+    for group in world.nodes[1].groups:
+        monkeypatch.setitem(vars(group), "require_room", fail)
     sent = sending(world)
     assert type(sent.error) is type(error) and str(sent.error) == str(error)
 
@@ -200,12 +201,13 @@ def test_a_plan_that_was_overtaken_is_made_anew_where_the_queue_is_led(
 ) -> None:
     plans = 0
 
-    def overtaken_once(_self: object) -> None:
+    def overtaken_once() -> None:
         nonlocal plans
         plans += 1
         if plans == 1:
             raise PlanAgain("the state changed under the plan")
 
-    monkeypatch.setattr(type(world.nodes[1].groups[0]), "require_room", overtaken_once)
+    for group in world.nodes[1].groups:
+        monkeypatch.setitem(vars(group), "require_room", overtaken_once)
     assert answer_of(sending(world)).message_id
     assert plans == 2 and world.link(2, 1).arrived == [FORWARDED]

@@ -114,19 +114,19 @@ def test_a_follower_waits_until_it_leads() -> None:
 
 
 def test_a_lead_that_is_taken_while_the_hook_registers_is_handed_on() -> None:
-    class Late(Group):
-        """Takes the lead when it is too late for those who look first, and too early for those who
-        are told.
-        """
-
-        def observe_leading(self, observer: Callable[[], None]) -> Callable[[], None]:
-            self.change_role(LEADER, 3)
-            return super().observe_leading(observer)
-
     async def scenario() -> None:
         setup = Setup()
         setup.follow(setup.group)
-        setup.group.__class__ = Late
+        observe = setup.group.observe_leading
+
+        def observe_late(observer: Callable[[], None]) -> Callable[[], None]:
+            """It takes the lead when it is too late for those who look first, and too early for
+            those who are told.
+            """
+            setup.group.change_role(LEADER, 3)
+            return observe(observer)
+
+        vars(setup.group)["observe_leading"] = observe_late
         setup.refusal.install()
         setup.group.commit(setup.group.applied_index + 1, 3, [])
         setup.group.apply()

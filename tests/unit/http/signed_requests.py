@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 from unittest import mock
 from urllib.parse import urlsplit
 
@@ -9,7 +10,6 @@ import pytest
 from botocore import auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
-from msgspec.structs import replace
 
 from fastnode.http.http1 import Request
 from fastnode.http.sigv4 import Key, Principal, Verifier
@@ -108,9 +108,19 @@ def refusal(request: Request, judge: Verifier | None = None) -> tuple[str, str]:
     return caught.value.row.query_code, caught.value.message
 
 
+def parts_of(request: Request) -> dict[str, Any]:
+    names = ("method", "target", "http_version", "headers", "keep_alive", "body")
+    return {name: getattr(request, name) for name in names}
+
+
+def altered(request: Request, **parts: Any) -> Request:
+    """The same request but for some of its parts."""
+    return Request(**parts_of(request) | parts)
+
+
 def with_header(request: Request, name: bytes, value: bytes | None) -> Request:
     headers = {**request.headers, name: value}
-    return replace(request, headers={k: v for k, v in headers.items() if v is not None})
+    return altered(request, headers={k: v for k, v in headers.items() if v is not None})
 
 
 def with_authorization(request: Request, old: bytes, new: bytes) -> Request:

@@ -5,7 +5,6 @@ against the judgement by every rule.
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from fastnode.http.http1 import Request
 from fastnode.http.sigv4 import Verifier
@@ -16,6 +15,7 @@ from tests.unit.http.signed_requests import (
     MISMATCH,
     PRINCIPAL,
     Watch,
+    altered,
     presigned,
     refusal,
     signed,
@@ -91,14 +91,14 @@ def test_a_changed_request_ends_as_a_stranger_would(
         watch.now += shift
         known._now_seconds = stranger._now_seconds = watch
     else:
-        request = replace(request, **{place: new})
+        request = altered(request, **{place: new})
     assert outcome(known, request) == outcome(stranger, request)
 
 
 def test_a_forged_request_of_a_known_client_is_refused_with_the_same_words() -> None:
     judge = verifier()
     judge.verify(signed())
-    assert refusal(replace(signed(), body=b"{ }"), judge)[1] == MISMATCH
+    assert refusal(altered(signed(), body=b"{ }"), judge)[1] == MISMATCH
     assert refusal(signed(secret="wrong"), judge)[1] == MISMATCH
     start, _, digits = signed().headers[b"authorization"].rpartition(b"=")
     shouted = with_header(signed(), b"authorization", start + b"=" + digits.upper())
@@ -108,7 +108,7 @@ def test_a_forged_request_of_a_known_client_is_refused_with_the_same_words() -> 
 def test_a_presigned_url_beside_a_known_header_is_refused() -> None:
     judge, request = verifier(), signed()
     judge.verify(request)
-    both = replace(request, target=presigned().target)
+    both = altered(request, target=presigned().target)
     assert "Found both" in refusal(both, judge)[1]
 
 
@@ -128,7 +128,7 @@ def test_only_who_has_proved_something_is_remembered() -> None:
     judge, request = verifier(), signed()
     for number in range(20):
         refusal(with_authorization(request, b"us-east-1", b"r-%d" % number), judge)
-    refusal(replace(request, body=b"forged"), judge)
+    refusal(altered(request, body=b"forged"), judge)
     assert not judge._proofs
     judge.verify(request)
     assert len(judge._proofs) == 1

@@ -17,6 +17,7 @@ from tests.unit.http.signed_requests import (
     PRINCIPAL,
     REGION,
     Watch,
+    altered,
     presigned,
     refusal,
     signed,
@@ -81,7 +82,7 @@ def test_a_presigned_url_is_good_as_long_as_it_says() -> None:
 def test_a_presigned_url_cannot_be_good_for_ever(expires: str) -> None:
     request = presigned()
     target = request.target.replace(b"Expires=3600", b"Expires=" + expires.encode())
-    code, text = refusal(replace(request, target=target))
+    code, text = refusal(altered(request, target=target))
     assert (code, "from 1 to 604800" in text) == ("IncompleteSignature", True)
     assert verifier().verify(presigned(expires=604_800)) == PRINCIPAL
 
@@ -186,7 +187,7 @@ def test_every_parameter_of_a_presigned_url_is_there_once(parameter: str) -> Non
     own = next(pair for pair in pairs if pair.startswith(b"X-Amz-%b=" % parameter.encode()))
     for changed in ([pair for pair in pairs if pair != own], [*pairs, own]):
         target = b"/?" + b"&".join(changed)
-        assert refusal(replace(request, target=target))[0] == "IncompleteSignature"
+        assert refusal(altered(request, target=target))[0] == "IncompleteSignature"
 
 
 def test_old_signature_versions_are_refused() -> None:

@@ -1,5 +1,6 @@
 """The door: which implementation is behind it, and what happens when there is none."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -19,12 +20,21 @@ from fastnode import (
     _sigv4_ref,
     native,
 )
+from fastnode._ways import WAYS
 
 compiled_only = pytest.mark.skipif(not native.COMPILED, reason="pure mode loads no compiled module")
 
 IMPORT_WITHOUT_EXTENSION = """
 import sys
 sys.modules["fastnode._core"] = None
+import fastnode.native
+"""
+
+
+IMPORT_WITHOUT_A_WAY = """
+import os
+exists = os.path.exists
+os.path.exists = lambda path: "group" not in str(path) and exists(path)
 import fastnode.native
 """
 
@@ -68,6 +78,20 @@ def test_missing_extension_fails_loudly_and_names_the_cure() -> None:
     result = run_python(IMPORT_WITHOUT_EXTENSION, pure=None)
     assert result.returncode == 1
     assert "make build" in result.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_way_is_what_was_compiled_of_it_or_its_source(name: str) -> None:
+    file = str(importlib.import_module(f"fastnode.{name}").__file__)
+    assert file.endswith(".so" if native.COMPILED else ".py")
+
+
+def test_a_way_that_is_not_compiled_fails_loudly_and_names_the_cure() -> None:
+    result = run_python(IMPORT_WITHOUT_A_WAY, pure=None)
+    assert result.returncode == 1
+    assert "fastnode.store.group is not compiled" in result.stderr
+    assert "make build" in result.stderr.splitlines()[-1]
+    assert run_python(IMPORT_WITHOUT_A_WAY, pure="1").returncode == 0
 
 
 def test_pure_mode_needs_no_extension() -> None:

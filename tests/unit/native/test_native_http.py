@@ -3,6 +3,7 @@ bytes, wherever the buffer ends.
 """
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -10,11 +11,12 @@ from hypothesis import strategies as st
 
 from fastnode import _http_ref, native
 from fastnode.config import HTTP_BODY_BYTES_MAX, HTTP_HEADER_BYTES_MAX, HTTP_HEADERS_MAX
-from fastnode.native import CHUNKED, RefusedError, Request, take_request
+from fastnode.native import CHUNKED, RefusedError, take_request, take_whole
+from tests.unit.http.signed_requests import parts_of
 
 compiled_only = pytest.mark.skipif(not native.COMPILED, reason="pure mode has nothing to compare")
 
-Taken = tuple[Request, int, int] | None
+Taken = tuple[Any, int, int] | None
 Scanner = Callable[[bytes, int, int], Taken]
 
 TYPICAL = (
@@ -41,9 +43,7 @@ PLAIN = {
     "get": b"GET / HTTP/1.1\r\nhost:h\r\n\r\n",
     "pipelined": TYPICAL + TYPICAL,
     "body to come": TYPICAL[:-1],
-    "most headers": START
-    + b"".join(b"n%d: v\r\n" % n for n in range(HTTP_HEADERS_MAX - 1))
-    + b"\r\n",
+    "many headers": START + b"".join(b"n%d: v\r\n" % n for n in range(23)) + b"\r\n",
     "largest head": START
     + b"a: ".ljust(HTTP_HEADER_BYTES_MAX - len(START) - 4, b"a")
     + b"\r\n\r\n",
@@ -59,13 +59,61 @@ def outcome(scan: Scanner, buffer: bytes, start: int = 0, searched: int = 0) -> 
         taken = scan(buffer, start, searched)
     except RefusedError as refusal:
         return refusal.status
-    # Dictionaries are equal in any order.
-    return taken and (*taken, list(taken[0].headers))
+    if taken is None:
+        return None
+    request, end, missing = taken
+    # Dictionaries are equal in any order, so their names are told apart.
+    said = request.method, request.target, request.http_version, request.keep_alive, request.body
+    return (*said, request.headers, list(request.headers), end, missing)
 
 
 def assert_equal(buffer: bytes, start: int = 0, searched: int = 0) -> None:
     ours = outcome(take_request, buffer, start, searched)
     assert ours == outcome(_http_ref.take_request, buffer, start, searched)
+    whole = take_whole(buffer)
+    if whole is not None:
+        twin = _http_ref.take_whole(buffer)
+        assert twin is not None
+        assert_same_headers(whole, twin)
+        assert parts_of(whole) == parts_of(cast(Any, twin))
+
+
+def assert_same_headers(ours: Any, twin: _http_ref.Request) -> None:
+    """Asked for one by one, while they are where they came."""
+    for name in (*twin.headers, b"host", b"Host", b"x-amz-target", b"x-missing", b""):
+        value = twin.get(name)
+        assert (ours.get(name), ours.has(name)) == (value, twin.has(name))
+        for said in (b"", value or b"", (value or b"") + b"x", (value or b"")[1:]):
+            assert ours.says(name, said) == twin.says(name, said)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [TYPICAL, START + b"\r\n", START + b"a: b\r\nA-B: c\r\nc: \r\n\r\n"],
+    ids=["typical", "bare", "unknown names"],
+)
+def test_a_packet_that_is_a_request_is_taken_whole(data: bytes) -> None:
+    assert take_whole(data) is not None
+    assert_equal(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        TYPICAL[:-1],
+        TYPICAL + b"P",
+        TYPICAL.replace(b"POST", b"GET"),
+        TYPICAL.replace(b"Keep-Alive", b"close"),
+        TYPICAL.replace(b"HTTP/1.1", b"HTTP/1.0"),
+        TYPICAL.replace(b"Host", b"No-Host"),
+        TYPICAL.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n").replace(b"hello", b""),
+    ],
+    ids=["nothing", "cut off", "more", "get", "last", "old", "refused", "continue"],
+)
+def test_any_other_packet_is_not_taken_whole(data: bytes) -> None:
+    assert take_whole(data) is None
+    assert _http_ref.take_whole(data) is None
 
 
 def test_a_typical_request_is_taken_whole() -> None:
@@ -115,6 +163,9 @@ def test_plain_requests_never_reach_the_twin(name: str, monkeypatch: pytest.Monk
 
 
 HOSTILE = {
+    "most headers": START
+    + b"".join(b"n%d: v\r\n" % n for n in range(HTTP_HEADERS_MAX - 1))
+    + b"\r\n",
     "empty": b"",
     "empty line": b"\r\n\r\n",
     "folded": START + b"A: b\r\n c\r\n\r\n",

@@ -13,7 +13,6 @@ from fastnode.queue import api
 from fastnode.queue.fifo_live import FifoQueue
 from fastnode.queue.fifo_sweep import sweep_stale_rows
 from fastnode.queue.retention import Sweeper
-from fastnode.store.group import Group
 from fastnode.store.txn import Txn
 from tests.unit.queue.fifo_world import URL, FifoWorld
 from tests.world import ACCOUNT, REGION, FakeAlarm, Pending
@@ -212,14 +211,14 @@ def test_a_page_that_could_not_be_removed_is_looked_at_again(
 ) -> None:
     put(world, "old", 2 * ROWS)
     world.advance(WINDOW_MS + 1)
-    begin, refusals = Group.begin, iter([False, True])
+    begin, refusals = world.group.begin, iter([False, True])
 
-    def refusing(group: Group, request: bytes) -> Txn:
+    def refusing(request: bytes) -> Txn:
         if next(refusals, False):
             raise Overloaded("too many transactions wait to be applied")
-        return begin(group, request)
+        return begin(request)
 
-    monkeypatch.setattr(Group, "begin", refusing)
+    monkeypatch.setitem(vars(world.group), "begin", refusing)
     start_sweeper(world)
     world.advance(ROUND_MS)
     assert len(remembered(world)) == 2 * ROWS - 4, "one transaction of the first page landed"

@@ -1,0 +1,32 @@
+"""Modules that every request passes through: readable, and compiled as they are.
+
+The `.pxd` beside each says which of its objects are objects of C. `FASTNODE_PURE=1` runs the
+sources themselves; whoever compiles, and whoever looks whether that was done, reads this list.
+"""
+
+from typing import Final
+
+WAYS: Final = (
+    "clock",
+    "http.batch_lane",
+    "http.connection",
+    "http.exchange",
+    "http.http1",
+    "http.identity",
+    "http.invocation",
+    "http.lane",
+    "http.router",
+    "http.send_lane",
+    "http.sigv4",
+    "queue.live",
+    "queue.long_poll",
+    "queue.read_ahead",
+    "queue.send",
+    "queue.service",
+    "queue.standard_live",
+    "queue.traffic",
+    "queue.waiting",
+    "store.backlog",
+    "store.group",
+    "store.latches",
+)

@@ -1,0 +1,25 @@
+# The memory of a queue as an object of C; `live.py` is what it does.
+
+from fastnode.queue.traffic cimport Traffic
+from fastnode.queue.waiting cimport Waiting
+from fastnode.store.group cimport Group
+
+
+cdef class LiveQueue(Traffic):
+    # What is asked for now and then, and what subclasses add.
+    cdef dict __dict__
+    cdef object __weakref__
+    cdef public Group group
+    cdef public object keys, partition, messages, send_keys, handout_keys, record, settings, policy
+    cdef public object throttle, read_ahead, waiters, timers, tenants, generation
+    cdef public str account, region, name
+    cdef public bytes receipt_secret
+    cdef public Waiting waiting
+    cdef public object scanned, swept_to
+    cdef public bint _has_arrivals
+    cpdef added_plain(self, position, records)
+    cpdef _announce(self)
+    cpdef handed_out(self, tuple positions, visible_at)
+    cpdef removed(self, positions)
+    cpdef bint has_available(self) except -1
+    cpdef claim(self, position)
