@@ -21,6 +21,7 @@ from fastnode import (
     _keys_ref,
     _plain_ref,
     _plan_ref,
+    _reads_ref,
     _send_ref,
     native,
 )
@@ -74,7 +75,7 @@ class Case(NamedTuple):
 
 
 TWINS = vars(_deliver_ref) | vars(_send_ref) | vars(_plan_ref) | vars(_core_ref) | vars(_keys_ref)
-TWINS |= vars(_plain_ref)
+TWINS |= vars(_plain_ref) | vars(_reads_ref)
 CASES = {
     "text": Case(1.5, ("orders",)),
     "queue_segment": Case(3.0, ("123456789012", "eu-west-1", "orders")),
@@ -142,6 +143,19 @@ CASES = {
             ),
         ),
     ),
+    "read_delete": Case(1.5, (msgspec.json.encode({"QueueUrl": URL, "ReceiptHandle": HANDLE}),)),
+    "read_delete_batch": Case(
+        4.0,
+        (
+            msgspec.json.encode(
+                {
+                    "QueueUrl": URL,
+                    "Entries": [{"Id": str(n), "ReceiptHandle": HANDLE} for n in range(10)],
+                }
+            ),
+        ),
+    ),
+    "read_receive": Case(2.0, (msgspec.json.encode({"QueueUrl": URL, "MaxNumberOfMessages": 10}),)),
     "fill_batch_answer": Case(
         6.0,
         ((b"HTTP/1.1 200 OK\r\n",) * 2, str(TIMESTAMP), [b"0"] * 10, [RECORD] * 10, []),
@@ -188,7 +202,7 @@ CASES = {
     "plan_delete": Case(8.0, (*STAMPS, HANDOUT, 1023, dict.fromkeys(TEN, TIMESTAMP), ())),
     "show_messages": Case(8.0, (REQUEST, 3, native.UNPARTITIONED, TIMESTAMP, TEN_ITEMS)),
     "hidden_messages": Case(
-        8.0, (REQUEST, native.UNPARTITIONED, 3, [HANDLE] * 10, HIDDEN, PREFIX, set())
+        8.0, (REQUEST, native.UNPARTITIONED, 3, [HANDLE.encode()] * 10, HIDDEN, PREFIX, set())
     ),
 }
 

@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from fastnode._keys cimport (
     address,
+    load_u32,
     load_u64_little,
     rotate_left,
     store,
@@ -19,6 +20,7 @@ cdef enum:
     ID_TEXT_BYTES = 36
     TAGGED_BYTES = 32
     RECEIPT_BYTES_MAX = 45
+    RECEIPT_CHARS_MAX = 60
     MESSAGE_HEAD_BYTES = 52
     TRANSACTION_HEAD_BYTES = 43
 
@@ -49,7 +51,14 @@ cdef str receipt_text(
     const uint8_t* secret, uint64_t generation, const uint8_t* identity, uint64_t nonce,
     int64_t partition
 )
-cdef const uint8_t* read_receipt(str handle, uint8_t* raw, int64_t* partition) except NULL
+cdef Py_ssize_t receipt_size(int64_t partition) except -1
+cdef uint8_t* store_receipt(
+    uint8_t* letters, const uint8_t* secret, uint64_t generation, const uint8_t* identity,
+    uint64_t nonce, int64_t partition
+) noexcept nogil
+cdef const uint8_t* read_receipt(
+    const uint8_t* letters, Py_ssize_t size, uint8_t* raw, int64_t* partition
+) noexcept nogil
 cdef object receipt_at(const uint8_t* at, int64_t partition)
 
 
@@ -124,12 +133,26 @@ cdef inline uint8_t* store_field(uint8_t* at, const void* source, Py_ssize_t siz
 cdef inline uint8_t* store_hexadecimal(
     uint8_t* at, const uint8_t* source, Py_ssize_t size
 ) noexcept nogil:
-    cdef Py_ssize_t index
-    for index in range(size):
+    cdef Py_ssize_t index = 0
+    while index + 4 <= size:
+        at = store_u64(at, hex_digits(load_u32(source + index)))
+        index += 4
+    while index < size:
         at[0] = hex_digit(source[index] >> 4)
         at[1] = hex_digit(source[index] & 15)
         at += 2
+        index += 1
     return at
+
+
+cdef inline uint64_t hex_digits(uint64_t number) noexcept nogil:
+    """Eight digits at once, one to a byte."""
+    number = (number | (number << 16)) & <uint64_t>0x0000FFFF0000FFFF
+    number = (number | (number << 8)) & <uint64_t>0x00FF00FF00FF00FF
+    number = (number | (number << 4)) & <uint64_t>0x0F0F0F0F0F0F0F0F
+    cdef uint64_t letters = (number + <uint64_t>0x0606060606060606) >> 4
+    letters &= <uint64_t>0x0101010101010101
+    return number + <uint64_t>0x3030303030303030 + 39 * letters
 
 
 cdef inline uint8_t hex_digit(uint8_t value) noexcept nogil:
@@ -147,3 +170,60 @@ cdef inline uint8_t* store_id_text(uint8_t* at, const uint8_t* identity) noexcep
     at = store_hexadecimal(at + 1, identity + 8, 2)
     at[0] = 45
     return store_hexadecimal(at + 1, identity + 10, 6)
+
+
+cdef inline uint8_t* store_base64(
+    uint8_t* at, const uint8_t* raw, Py_ssize_t size, const uint8_t* digits
+) noexcept nogil:
+    """Without padding."""
+    cdef uint32_t bits
+    while size >= 3:
+        bits = (<uint32_t>raw[0] << 16) | (<uint32_t>raw[1] << 8) | raw[2]
+        at[0] = digits[bits >> 18]
+        at[1] = digits[(bits >> 12) & 63]
+        at[2] = digits[(bits >> 6) & 63]
+        at[3] = digits[bits & 63]
+        at += 4
+        raw += 3
+        size -= 3
+    if size == 0:
+        return at
+    bits = (<uint32_t>raw[0] << 16) | (<uint32_t>raw[1] << 8 if size == 2 else 0)
+    at[0] = digits[bits >> 18]
+    at[1] = digits[(bits >> 12) & 63]
+    at[2] = digits[(bits >> 6) & 63]
+    return at + size + 1
+
+
+cdef inline bint base64_decode(
+    const uint8_t* letters, Py_ssize_t size, uint8_t* raw, const uint8_t* values
+) noexcept nogil:
+    """Whether every letter is a digit and no bit is set after the last whole byte."""
+    cdef uint32_t bits = 0
+    cdef uint8_t seen = 0, value
+    cdef Py_ssize_t index
+    cdef int waiting = 0
+    while size >= 4:
+        bits = (
+            (<uint32_t>values[letters[0]] << 18) | (<uint32_t>values[letters[1]] << 12)
+            | (<uint32_t>values[letters[2]] << 6) | values[letters[3]]
+        )
+        # What is no digit has bits that none has.
+        seen |= (
+            values[letters[0]] | values[letters[1]] | values[letters[2]] | values[letters[3]]
+        )
+        raw[0], raw[1], raw[2] = <uint8_t>(bits >> 16), <uint8_t>(bits >> 8), <uint8_t>bits
+        letters += 4
+        raw += 3
+        size -= 4
+    bits = 0
+    for index in range(size):
+        value = values[letters[index]]
+        seen |= value
+        bits = (bits << 6) | value
+        waiting += 6
+        if waiting >= 8:
+            waiting -= 8
+            raw[0] = <uint8_t>(bits >> waiting)
+            raw += 1
+    return seen < 64 and (bits & ((<uint32_t>1 << waiting) - 1)) == 0

@@ -164,39 +164,67 @@ cdef str receipt_text(
     uint64_t nonce,
     int64_t partition,
 ):
+    cdef uint8_t[RECEIPT_CHARS_MAX] letters
+    cdef uint8_t* end = letters
+    if receipt_size(partition):
+        end = store_receipt(letters, secret, generation, identity, nonce, partition)
+    return PyUnicode_DecodeASCII(<char*>letters, end - letters, NULL)
+
+
+cdef Py_ssize_t receipt_size(int64_t partition) except -1:
+    """How many letters the handles of a partition have."""
+    if partition == _UNPARTITIONED:
+        return _RECEIPT_CHARS
+    if partition < 0 or partition > <int64_t>UINT32_MAX:
+        raise OverflowError("a partition is an unsigned 32-bit number")
+    return _RECEIPT_CHARS_PARTITIONED
+
+
+cdef uint8_t* store_receipt(
+    uint8_t* letters,
+    const uint8_t* secret,
+    uint64_t generation,
+    const uint8_t* identity,
+    uint64_t nonce,
+    int64_t partition,
+) noexcept nogil:
+    """As many letters as `receipt_size` says, which has looked at the partition."""
     cdef uint64_t tag = tag_of(secret, generation, identity, nonce)
     cdef uint8_t[RECEIPT_BYTES_MAX] raw
-    cdef uint8_t* at = raw
-    if partition == _UNPARTITIONED:
-        raw[0] = _RECEIPT_VERSION
-        at += 1
-    elif partition < 0 or partition > <int64_t>UINT32_MAX:
-        raise OverflowError("a partition is an unsigned 32-bit number")
-    else:
+    cdef uint8_t* at = raw + 1
+    raw[0] = _RECEIPT_VERSION
+    if partition != _UNPARTITIONED:
         raw[0] = _RECEIPT_VERSION_PARTITIONED
-        at = store_u32(at + 1, <uint32_t>partition)
+        at = store_u32(at, <uint32_t>partition)
     at = store(store_u64(at, generation), identity, ID_BYTES)
     at = store_u64(store_u64(at, nonce), tag)
-    return base64_text(raw, at - raw)
+    return store_base64(letters, raw, at - raw, _digits)
 
 
 def decode_receipt(str handle not None):
     cdef uint8_t[RECEIPT_BYTES_MAX] raw
     cdef int64_t partition
-    return receipt_at(read_receipt(handle, raw, &partition), partition)
-
-
-cdef const uint8_t* read_receipt(str handle, uint8_t* raw, int64_t* partition) except NULL:
-    """Where in `raw`, which the letters of the handle are decoded into, its numbers begin."""
     cdef Py_ssize_t size
     cdef const char* letters = PyUnicode_AsUTF8AndSize(handle, &size)
-    if size != _RECEIPT_CHARS and size != _RECEIPT_CHARS_PARTITIONED:
-        raise ValueError("a receipt handle has 55 or 60 characters")
-    if not base64_decode(<const uint8_t*>letters, size, raw):
-        raise ValueError("the receipt handle is not base64url, or has stray bits")
+    cdef const uint8_t* at = read_receipt(<const uint8_t*>letters, size, raw, &partition)
+    if at is NULL:
+        raise ValueError("not a receipt handle of any version")
+    return receipt_at(at, partition)
+
+
+cdef const uint8_t* read_receipt(
+    const uint8_t* letters, Py_ssize_t size, uint8_t* raw, int64_t* partition
+) noexcept nogil:
+    """Where in `raw`, which the letters of a handle are decoded into, its numbers begin; NULL if
+    this is no handle.
+    """
     cdef bint partitioned = size == _RECEIPT_CHARS_PARTITIONED
+    if size != _RECEIPT_CHARS and not partitioned:
+        return NULL
+    if not base64_decode(letters, size, raw, _digit_values):
+        return NULL
     if raw[0] != (_RECEIPT_VERSION_PARTITIONED if partitioned else _RECEIPT_VERSION):
-        raise ValueError("the receipt handle has another version's length")
+        return NULL
     partition[0] = load_u32(raw + 1) if partitioned else _UNPARTITIONED
     return raw + (5 if partitioned else 1)
 
@@ -524,43 +552,6 @@ cdef inline int check_version(uint8_t found, uint8_t expected) except -1:
     if found != expected:
         raise ValueError("unknown version")
     return 0
-
-
-cdef str base64_text(const uint8_t* raw, Py_ssize_t size):
-    cdef char[60] letters
-    cdef Py_ssize_t index, count = 0
-    cdef uint32_t bits = 0
-    cdef int waiting = 0
-    for index in range(size):
-        bits = (bits << 8) | raw[index]
-        waiting += 8
-        while waiting >= 6:
-            waiting -= 6
-            letters[count] = <char>_digits[(bits >> waiting) & 63]
-            count += 1
-    if waiting:
-        letters[count] = <char>_digits[(bits << (6 - waiting)) & 63]
-        count += 1
-    return PyUnicode_DecodeASCII(letters, count, NULL)
-
-
-cdef bint base64_decode(const uint8_t* letters, Py_ssize_t size, uint8_t* raw) noexcept nogil:
-    """Whether every letter is a digit and no bit is set after the last whole byte."""
-    cdef Py_ssize_t index
-    cdef uint32_t bits = 0
-    cdef int waiting = 0
-    cdef uint8_t value
-    for index in range(size):
-        value = _digit_values[letters[index]]
-        if value == NOT_A_DIGIT:
-            return False
-        bits = (bits << 6) | value
-        waiting += 6
-        if waiting >= 8:
-            waiting -= 8
-            raw[0] = <uint8_t>(bits >> waiting)
-            raw += 1
-    return (bits & ((<uint32_t>1 << waiting) - 1)) == 0
 
 
 cdef void fill_digits(bytes alphabet) noexcept:

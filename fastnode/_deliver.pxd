@@ -2,18 +2,34 @@
 # tuples; the letters of JSON strings.
 
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.long cimport PyLong_Check
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from fastnode._core cimport store_hexadecimal
-from fastnode._keys cimport address, store, store_u16, store_u64
+from fastnode._keys cimport address, load_u16, load_u64, store, store_u16, store_u64
 
 cdef extern from "Python.h":
     ctypedef object (*newfunc)(type, tuple, PyObject*)
     ctypedef struct PyTypeObject:
         newfunc tp_new
     PyTypeObject PyTuple_Type
+
+# Both take a position as its bytes, in one call. The second has one parameter more since 3.13.
+cdef extern from *:
+    """
+    #if PY_VERSION_HEX >= 0x030D0000
+    #define FASTNODE_LONG_BYTES(number, at, size) \\
+        _PyLong_AsByteArray((PyLongObject*)(number), (at), (size), 0, 0, 1)
+    #else
+    #define FASTNODE_LONG_BYTES(number, at, size) \\
+        _PyLong_AsByteArray((PyLongObject*)(number), (at), (size), 0, 0)
+    #endif
+    #define FASTNODE_LONG(at, size) _PyLong_FromByteArray((at), (size), 0, 0)
+    """
+    object FASTNODE_LONG(const uint8_t* at, size_t size)
+    int FASTNODE_LONG_BYTES(object number, uint8_t* at, size_t size) except -1
 
 cdef enum:
     PLACE_BYTES = 10
@@ -29,19 +45,28 @@ cdef struct Named:
     uint64_t nonce
 
 cdef bint read_named(
-    const uint8_t* secret, int64_t partition, uint64_t generation, str handle, Named* named_by
+    const uint8_t* secret, int64_t partition, uint64_t generation, object handle, Named* named_by
 ) except -1
 
 
-cdef inline object position_of(uint64_t commit_ts, uint16_t entry):
-    return ((<object>commit_ts) << 16) | entry
+cdef inline object position_at(const uint8_t* at):
+    """As the end of a key has it."""
+    return FASTNODE_LONG(at, PLACE_BYTES)
 
 
-cdef inline Place place_of(object position) except *:
-    cdef Place place
-    place.commit_ts = position >> 16
-    place.entry = position & 0xFFFF
-    return place
+cdef inline object position_of(const Place* place):
+    cdef uint8_t[PLACE_BYTES] stored
+    store_u16(store_u64(stored, place.commit_ts), place.entry)
+    return position_at(stored)
+
+
+cdef inline int read_place(object position, Place* place) except -1:
+    cdef uint8_t[PLACE_BYTES] stored
+    if not PyLong_Check(position):
+        raise TypeError("a position is an int")
+    FASTNODE_LONG_BYTES(position, stored, PLACE_BYTES)
+    place.commit_ts, place.entry = load_u64(stored), load_u16(stored + 8)
+    return 0
 
 
 cdef inline bytes key_of(bytes prefix, const Place* place):

@@ -62,7 +62,7 @@ def hidden_messages(
     secret: bytes,
     partition: int,
     generation: int,
-    handles: Iterable[str],
+    handles: Iterable[bytes],
     scheduled: dict[int, int],
     state_prefix: bytes,
     held: set[bytes],

@@ -6,6 +6,8 @@
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from cpython.unicode cimport (
     PyUnicode_AsUTF8AndSize,
     PyUnicode_DecodeASCII,
@@ -21,11 +23,13 @@ from fastnode._core cimport (
     TRANSACTION_HEAD_BYTES,
     read_receipt,
     receipt_at,
+    receipt_size,
     receipt_text,
     sixteen,
     store_field,
     store_hexadecimal,
     store_id_text,
+    store_receipt,
     store_transaction_head,
     tag_of,
 )
@@ -81,7 +85,7 @@ def plan_deliveries(keys not None, uint64_t commit_ts, uint64_t visible_at, mess
     cdef uint64_t count, was_visible_at, first_ms
     cdef object message, old
     for message in messages:
-        place = place_of(part(message, 0))
+        read_place(part(message, 0), &place)
         old = part(message, 1)
         count = was_visible_at = first_ms = 0
         if old is not None:
@@ -108,7 +112,7 @@ def plan_removals(keys not None, dict messages not None):
     cdef list writes = []
     cdef Place place
     for position, visible_at in messages.items():
-        place = place_of(position)
+        read_place(position, &place)
         writes.append((_DELETE, key_of(state_prefix, &place), b""))
         writes.append((_FRESH_DELETE, key_of(data_prefix, &place), b""))
         writes.append((_FRESH_DELETE, timer_key(timer_prefix, visible_at, &place), b""))
@@ -148,19 +152,24 @@ def open_receipts(bytes secret not None, int64_t partition, handles not None):
 
 cdef object opened_receipt(const uint8_t* secret, int64_t partition, str handle):
     cdef uint8_t[RECEIPT_BYTES_MAX] raw
-    cdef const uint8_t* at = genuine_receipt(secret, partition, handle, raw)
+    cdef Py_ssize_t size
+    cdef const char* letters
+    cdef const uint8_t* at
+    try:
+        letters = PyUnicode_AsUTF8AndSize(handle, &size)
+    except UnicodeEncodeError:
+        return None
+    at = genuine_receipt(secret, partition, <const uint8_t*>letters, size, raw)
     return None if at is NULL else receipt_at(at, partition)
 
 
 cdef const uint8_t* genuine_receipt(
-    const uint8_t* secret, int64_t partition, str handle, uint8_t* raw
-) except? NULL:
+    const uint8_t* secret, int64_t partition, const uint8_t* letters, Py_ssize_t size, uint8_t* raw
+) noexcept nogil:
     """Where in `raw` the numbers of the handle begin; NULL if the queue never issued it."""
     cdef int64_t named_partition
-    cdef const uint8_t* at
-    try:
-        at = read_receipt(handle, raw, &named_partition)
-    except ValueError:
+    cdef const uint8_t* at = read_receipt(letters, size, raw, &named_partition)
+    if at is NULL:
         return NULL
     # One xor and one comparison of whole words: no early exit that an attacker could time.
     cdef uint64_t tag = tag_of(secret, load_u64(at), at + 8, load_u64(at + 24))
@@ -173,7 +182,7 @@ def state_keys(bytes prefix not None, positions not None):
     cdef Place place
     cdef list keys = []
     for position in positions:
-        place = place_of(position)
+        read_place(position, &place)
         keys.append(key_of(prefix, &place))
     return keys
 
@@ -189,7 +198,7 @@ def page_items(rows not None, skipped not None):
         if PyBytes_GET_SIZE(key) < PLACE_BYTES:
             raise ValueError("a key ends with a position")
         at = address(key) + PyBytes_GET_SIZE(key) - PLACE_BYTES
-        position = position_of(load_u64(at), load_u16(at + TIME_BYTES))
+        position = position_at(at)
         if position not in skipped:
             items.append((position, part(row, 1)))
     return items
@@ -198,42 +207,54 @@ def page_items(rows not None, skipped not None):
 def place_plain(
     items not None, int64_t expired_ms, bytes state_prefix not None, set held not None
 ):
-    cdef list positions = [], keys = []
-    cdef Place place
-    for item in items:
-        place = place_of(part(item, 0))
-        key = key_of(state_prefix, &place)
-        if not is_plain(record_of(bytes_at(item, 1)), expired_ms) or key in held:
-            return None
-        positions.append(part(item, 0))
-        keys.append(key)
-    return tuple(positions), tuple(keys)
+    cdef tuple rows = tuple(items)
+    cdef Py_ssize_t size
+    return placed(rows, expired_ms, state_prefix, held, &size)
 
 
 def take_plain(
     buffer not None, Py_ssize_t limit, int64_t expired_ms, bytes state_prefix not None,
     set held not None
 ):
-    cdef list items = [], positions = [], keys = []
-    cdef Py_ssize_t size = 0
-    cdef Place place
-    cdef bytes stored
+    cdef list items = []
+    cdef Py_ssize_t size
     for item in buffer:
-        if len(items) == limit:
+        if len(items) >= limit:
             break
-        place = place_of(part(item, 0))
-        stored = bytes_at(item, 1)
-        key = key_of(state_prefix, &place)
-        if not is_plain(record_of(stored), expired_ms) or key in held:
-            return None
-        size += PyBytes_GET_SIZE(stored)
         items.append(item)
-        positions.append(part(item, 0))
-        keys.append(key)
+    cdef tuple rows = tuple(items)
+    cdef tuple places = placed(rows, expired_ms, state_prefix, held, &size)
+    if places is None:
+        return None
     pop = buffer.popleft
     for item in items:
         pop()
-    return items, tuple(positions), tuple(keys), size
+    return items, places[0], places[1], size
+
+
+cdef tuple placed(
+    tuple rows, int64_t expired_ms, bytes state_prefix, set held, Py_ssize_t* size
+):
+    """Positions and keys, and how large the records are; None unless all are plain and free."""
+    cdef Py_ssize_t index, count = len(rows)
+    cdef tuple positions = PyTuple_New(count), keys = PyTuple_New(count)
+    cdef Place place
+    cdef bytes stored, key
+    size[0] = 0
+    for index in range(count):
+        position, stored = part(rows[index], 0), bytes_at(rows[index], 1)
+        if not is_plain(record_of(stored), expired_ms):
+            return None
+        read_place(position, &place)
+        key = key_of(state_prefix, &place)
+        if key in held:
+            return None
+        size[0] += PyBytes_GET_SIZE(stored)
+        Py_INCREF(position)
+        PyTuple_SET_ITEM(positions, index, position)
+        Py_INCREF(key)
+        PyTuple_SET_ITEM(keys, index, key)
+    return positions, keys
 
 
 cdef inline bint is_plain(const uint8_t* record, int64_t expired_ms) noexcept nogil:
@@ -274,7 +295,7 @@ def plan_receive(
     )
     cdef uint8_t* at = address(result) + PyBytes_GET_SIZE(result) - size
     for index in range(count):
-        place = place_of(part(rows[index], 0))
+        read_place(part(rows[index], 0), &place)
         at = store_write(at, _PUT_KIND, state_prefix, NULL, &place, STATE_BYTES)
         at = store(at, address(state), STATE_BYTES)
         at = store_write(at, _FRESH_PUT_KIND, timer_prefix, &visible_at, &place, 1)
@@ -283,7 +304,7 @@ def plan_receive(
     for index in range(heads_count):
         at = store_write(at, _TOUCH_KIND, bytes_at(touched, index), NULL, NULL, 0)
     at = store_delta(at, in_flight, count)
-    place = place_of(mark)
+    read_place(mark, &place)
     at = store_write(at, _MAX_KIND, mark_key, NULL, NULL, PLACE_BYTES)
     at = store_u16(store_u64(at, place.commit_ts), place.entry)
     assert at == address(result) + PyBytes_GET_SIZE(result)
@@ -322,7 +343,7 @@ def plan_delete(
     )
     cdef uint8_t* at = address(result) + PyBytes_GET_SIZE(result) - size
     for position, visible_at in times.items():
-        place = place_of(position)
+        read_place(position, &place)
         time = visible_at
         at = store_write(at, _DELETE_KIND, state_prefix, NULL, &place, 0)
         at = store_write(at, _FRESH_DELETE_KIND, data_prefix, NULL, &place, 0)
@@ -395,29 +416,27 @@ def show_messages(
 ):
     cdef const uint8_t* key = sixteen(secret, "a hash key")
     cdef tuple rows = tuple(items)
-    cdef Py_ssize_t index, count = len(rows), size = _ANSWER_BYTES, handle_size
+    cdef Py_ssize_t index, count = len(rows)
     cdef Py_ssize_t[MASK_BITS] body_sizes
-    cdef list handles = []
     cdef const uint8_t* record
-    cdef const char* letters
     if count > MASK_BITS:
         raise OverflowError("a receive takes at most 16 messages")
+    cdef Py_ssize_t size = _MESSAGE_BYTES + ID_TEXT_BYTES + 2 * ID_BYTES + receipt_size(partition)
+    size = _ANSWER_BYTES + count * size
     for index in range(count):
         record = record_of(bytes_at(rows[index], 1))
-        handle = receipt_text(key, generation, record + ID_AT, nonce, partition)
-        handles.append(handle)
-        size += _MESSAGE_BYTES + ID_TEXT_BYTES + 2 * ID_BYTES + len(handle)
         body_sizes[index] = escaped_size(body_of(record), load_u32(record + BODY_SIZE_AT))
         size += body_sizes[index]
     cdef bytes result = PyBytes_FromStringAndSize(NULL, size - (1 if count else 0))
     cdef uint8_t* at = store_text(address(result), _ANSWER_BEGIN)
     for index in range(count):
         record = record_of(bytes_at(rows[index], 1))
-        letters = PyUnicode_AsUTF8AndSize(handles[index], &handle_size)
         if index:
             at = store_text(at, b",")
         at = store_id_text(store_text(at, _MESSAGE_ID), record + ID_AT)
-        at = store(store_text(at, _RECEIPT_HANDLE), letters, handle_size)
+        at = store_receipt(
+            store_text(at, _RECEIPT_HANDLE), key, generation, record + ID_AT, nonce, partition
+        )
         at = store_hexadecimal(store_text(at, _BODY_MD5), record + DIGEST_AT, ID_BYTES)
         at = store_escaped(
             store_text(at, _BODY), body_of(record), load_u32(record + BODY_SIZE_AT),
@@ -458,24 +477,30 @@ def hidden_messages(
     for handle in handles:
         if not read_named(secret_key, partition, generation, handle, &named_by):
             return None
-        position = position_of(named_by.place.commit_ts, named_by.place.entry)
+        position = position_of(&named_by.place)
         visible_at = scheduled.get(position)
         key = key_of(state_prefix, &named_by.place)
         if visible_at is None or key in held:
             return None
-        if position not in times:
-            times[position] = visible_at
+        times[position] = visible_at
+        # Two handles may name one message.
+        if len(times) > len(keys):
             keys.append(key)
     return times, tuple(keys)
 
 
 cdef bint read_named(
-    const uint8_t* secret, int64_t partition, uint64_t generation, str handle, Named* named_by
+    const uint8_t* secret, int64_t partition, uint64_t generation, object handle, Named* named_by
 ) except -1:
     """False unless the handle is genuine, of that generation, and its id names a position."""
     cdef uint8_t[RECEIPT_BYTES_MAX] raw
-    cdef const uint8_t* at = genuine_receipt(secret, partition, handle, raw)
+    cdef const uint8_t* at
     cdef uint64_t high, low
+    if type(handle) is not bytes:
+        raise TypeError("handles are bytes")
+    at = genuine_receipt(
+        secret, partition, address(<bytes>handle), PyBytes_GET_SIZE(handle), raw
+    )
     if at is NULL or load_u64(at) != generation:
         return False
     high, low = load_u64(at + 8), load_u64(at + 16)

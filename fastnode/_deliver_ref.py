@@ -254,12 +254,13 @@ def show_messages(
 
 
 def receipt_places(
-    secret: bytes, partition: int, generation: int, handles: Iterable[str]
+    secret: bytes, partition: int, generation: int, handles: Iterable[bytes]
 ) -> list[tuple[int, int]] | None:
     """Position and nonce that each handle of a queue without arrivals names; None unless all are
     genuine and of that generation.
     """
-    receipts = open_receipts(secret, partition, handles)
+    # Every byte becomes a letter; only ASCII is genuine.
+    receipts = open_receipts(secret, partition, [one.decode("latin-1") for one in handles])
     opened = [one for one in receipts if one is not None and one.generation == generation]
     if len(opened) < len(receipts):
         return None
@@ -273,7 +274,7 @@ def hidden_messages(
     secret: bytes,
     partition: int,
     generation: int,
-    handles: Iterable[str],
+    handles: Iterable[bytes],
     scheduled: dict[int, int],
     state_prefix: bytes,
     held: set[bytes],

@@ -58,7 +58,7 @@ class Handed:
     def hidden(
         self,
         receipts: tuple[bytes, int, int],
-        handles: Iterable[str],
+        handles: Iterable[bytes],
         scheduled: dict[int, int],
         now: int,
         prefixes: tuple[bytes, bytes, bytes],

@@ -18,9 +18,10 @@ from fastnode._deliver cimport (
     key_of,
     named,
     part,
-    place_of,
+    position_at,
     position_of,
     read_named,
+    read_place,
 )
 from fastnode._keys cimport address, load_u16, load_u64
 
@@ -87,7 +88,7 @@ cdef class Ready:
         if PyBytes_GET_SIZE(row) != HEAD_BYTES:
             raise ValueError("a head is a position and a time")
         at = address(row)
-        position = position_of(load_u64(at), load_u16(at + 8))
+        position = position_at(at)
         self.keep(named(_Head, (load_u64(at + PLACE_BYTES), position, group_id)))
 
     def sent(self, str group_id not None, position):
@@ -176,7 +177,7 @@ cdef object head_at(bytes key, bytes group_id):
     if PyBytes_GET_SIZE(key) < HEAD_BYTES:
         raise ValueError("a key ends with a time and a position")
     at = address(key) + PyBytes_GET_SIZE(key) - HEAD_BYTES
-    position = position_of(load_u64(at + 8), load_u16(at + 16))
+    position = position_at(at + 8)
     return named(_Head, (load_u64(at), position, group_id.decode()))
 
 
@@ -239,7 +240,7 @@ cdef class Fresh:
             if is_full:
                 continue
             place = place_at(bytes_at(row, 0))
-            position = position_of(place.commit_ts, place.entry)
+            position = position_of(&place)
             self.next_position = position + 1
             if position not in received and key_of(state_prefix, &place) not in held:
                 self.keep(position, record)
@@ -255,7 +256,7 @@ cdef class Fresh:
         for position in positions:
             record = self.records.pop(position, None)
             if record is None:
-                place = place_of(position)
+                read_place(position, &place)
                 missing.append(len(items))
                 wanted.append(key_of(data_prefix, &place))
             else:
@@ -344,7 +345,7 @@ cdef class Handed:
         for handle in handles:
             if not read_named(secret_key, partition, generation, handle, &named_by):
                 return None
-            position = position_of(named_by.place.commit_ts, named_by.place.entry)
+            position = position_of(&named_by.place)
             known, visible_at = self.handed.get(position), scheduled.get(position)
             if known is None or visible_at is None or visible_at <= now:
                 return None

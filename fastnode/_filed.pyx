@@ -11,7 +11,8 @@ from cpython.bytes cimport PyBytes_CheckExact, PyBytes_FromStringAndSize, PyByte
 from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memcpy, memmove
 
-from fastnode._keys cimport address, load_u16, load_u64
+from fastnode._deliver cimport position_at
+from fastnode._keys cimport address
 
 from fastnode import _filed_ref as _ref
 
@@ -44,7 +45,7 @@ cdef class Filed:
         if count < limit and group in self.cut:
             return None
         for index in range(min(count, limit)):
-            positions.append(number_of(place_at(kept, index)))
+            positions.append(position_at(place_at(kept, index)))
         return positions
 
     def successor(self, bytes group not None, dict changed not None):
@@ -182,7 +183,3 @@ cdef const uint8_t* place_of(object key) except NULL:
     if not PyBytes_CheckExact(key) or PyBytes_GET_SIZE(key) < POSITION_BYTES:
         raise ValueError("a key ends with a position")
     return address(<bytes>key) + PyBytes_GET_SIZE(key) - POSITION_BYTES
-
-
-cdef inline object number_of(const uint8_t* place):
-    return ((<object>load_u64(place)) << 16) | load_u16(place + 8)

@@ -7,12 +7,12 @@ to the twin `_plain_ref.py`, whose word is final. So the rule for this file is t
 that the twin would not accept with the same result. Tests hold the two equal.
 """
 
-from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeASCII
 from libc.stdint cimport uint8_t, uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp
 
-from fastnode._keys cimport address
+from fastnode._keys cimport load_u64_little
 
 from msgspec import DecodeError
 from msgspec.json import Decoder
@@ -21,22 +21,15 @@ from fastnode import _plain_ref as _ref
 from fastnode import config as _config
 from fastnode._plan import encode_text as _encode_text
 
+cdef extern from *:
+    int __builtin_ctzll(unsigned long long number) noexcept nogil
+
 cdef object _rare_send = _ref.read_send
 cdef object _rare_batch = _ref.read_batch
 cdef object _decode_text = Decoder(str).decode
 
 cdef enum:
     ENTRIES_MAX = 10
-    ENTRY_ID_BYTES_MAX = 80
-    SPACE = 32
-    QUOTE = 34
-    COMMA = 44
-    COLON = 58
-    OPENING_BRACKET = 91
-    BACKSLASH = 92
-    CLOSING_BRACKET = 93
-    OPENING_BRACE = 123
-    CLOSING_BRACE = 125
 
 assert ENTRIES_MAX == _config.BATCH_ENTRIES_MAX
 
@@ -60,16 +53,6 @@ cdef enum Reading:
     RARE
     NOT_PLAIN
     PLAIN
-
-cdef struct Scan:
-    const uint8_t* at
-    const uint8_t* stop
-
-# A string between its quotes. Simple: ASCII without escapes, so that it stands for itself.
-cdef struct Text:
-    const uint8_t* at
-    Py_ssize_t size
-    bint is_simple
 
 # Which members there are, a bit for each, and what they are.
 cdef struct Sent:
@@ -197,23 +180,6 @@ cdef bint are_alike(const Sent* entries, Py_ssize_t count) noexcept:
     return True
 
 
-cdef inline bint is_entry_id(const Text* one) noexcept:
-    cdef Py_ssize_t index
-    cdef uint8_t letter
-    for index in range(one.size):
-        letter = one.at[index]
-        if not (
-            48 <= letter <= 57 or 65 <= letter <= 90 or 97 <= letter <= 122
-            or letter == 45 or letter == 95
-        ):
-            return False
-    return 0 < one.size <= ENTRY_ID_BYTES_MAX
-
-
-cdef inline bint equals(const Text* one, const Text* other) noexcept:
-    return one.size == other.size and memcmp(one.at, other.at, one.size) == 0
-
-
 cdef inline int member_of(const Text* name) noexcept:
     # No two of these names have the same length.
     if name.size == 2 and memcmp(name.at, b"Id", 2) == 0:
@@ -242,10 +208,6 @@ cdef object text_of(const Sent* sent, int which):
     )
 
 
-cdef inline bytes bytes_of(const Text* one):
-    return PyBytes_FromStringAndSize(<const char*>one.at, one.size)
-
-
 cdef bytes body_of(const Text* one):
     """None if it is empty, or has characters that no body may have."""
     if one.is_simple:
@@ -260,42 +222,9 @@ cdef bytes body_of(const Text* one):
 # --- bytes ----------------------------------------------------------------------------------------
 
 
-cdef inline Scan scan_of(bytes body) noexcept:
-    cdef Scan scan
-    scan.at = address(body)
-    scan.stop = scan.at + PyBytes_GET_SIZE(body)
-    return scan
-
-
-cdef inline void skip_space(Scan* scan) noexcept:
-    while scan.at < scan.stop and scan.at[0] <= SPACE and is_space(scan.at[0]):
-        scan.at += 1
-
-
-cdef inline bint is_space(uint8_t letter) noexcept:
-    return letter == SPACE or letter == 9 or letter == 10 or letter == 13
-
-
-cdef inline bint is_at_end(Scan* scan) noexcept:
-    skip_space(scan)
-    return scan.at == scan.stop
-
-
-cdef inline bint take(Scan* scan, uint8_t letter) noexcept:
-    skip_space(scan)
-    if scan.at == scan.stop or scan.at[0] != letter:
-        return False
-    scan.at += 1
-    return True
-
-
-cdef inline bint take_simple(Scan* scan, Text* one) noexcept:
-    return take_text(scan, one) and one.is_simple
-
-
 cdef bint take_text(Scan* scan, Text* one) noexcept:
     """A string, of which the decoder of texts has to judge escapes and what is no ASCII."""
-    cdef uint64_t word
+    cdef uint64_t specials
     cdef const uint8_t* at
     if not take(scan, QUOTE):
         return False
@@ -303,10 +232,11 @@ cdef bint take_text(Scan* scan, Text* one) noexcept:
     one.is_simple = True
     while at < scan.stop:
         if scan.stop - at >= 8:
-            memcpy(&word, at, 8)
-            if not has_special(word):
+            specials = special_letters(load_u64_little(at))
+            if specials == 0:
                 at += 8
                 continue
+            at += __builtin_ctzll(specials) >> 3
         if at[0] == QUOTE:
             one.size = at - one.at
             scan.at = at + 1
@@ -322,9 +252,9 @@ cdef bint take_text(Scan* scan, Text* one) noexcept:
     return False
 
 
-cdef inline bint has_special(uint64_t word) noexcept:
-    """Whether a byte is below 0x20, above 0x7F, a quote or a backslash; the borrow may accuse an
-    innocent neighbour.
+cdef inline uint64_t special_letters(uint64_t word) noexcept:
+    """A bit for each byte that is below 0x20, above 0x7F, a quote or a backslash. The borrow may
+    accuse an innocent neighbour above one of these, so only the lowest bit is to be believed.
     """
     cdef uint64_t ones = 0x0101010101010101
     cdef uint64_t tops = 0x8080808080808080
@@ -333,4 +263,4 @@ cdef inline bint has_special(uint64_t word) noexcept:
     return (
         word | (word - ones * 0x20) | ((quotes - ones) & ~quotes)
         | ((backslashes - ones) & ~backslashes)
-    ) & tops != 0
+    ) & tops

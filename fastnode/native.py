@@ -14,7 +14,6 @@ from fastnode._core_ref import (
     ADD,
     DELETE,
     DROP,
-    ENTRIES_MAX,
     FRESH_DELETE,
     FRESH_PUT,
     MAX,
@@ -57,7 +56,6 @@ from fastnode._occ_ref import (
     STALE,
     TOO_OLD,
     Resolved,
-    RetentionClass,
 )
 from fastnode._plain_ref import PlainBatch, PlainSend
 from fastnode._plan_ref import FifoDraft, HeadChanges
@@ -77,6 +75,7 @@ from fastnode._query_ref import (
     Field,
     FormError,
 )
+from fastnode._reads_ref import PlainDelete, PlainReceive
 from fastnode._send_ref import FifoKeys, PlannedSend, SendKeys
 from fastnode._ways import WAYS
 
@@ -162,6 +161,7 @@ if COMPILED:
             write_landed,
         )
         from fastnode._query import FormReader, XmlWriter, escape_xml, find_parameter
+        from fastnode._reads import read_delete, read_delete_batch, read_receive
         from fastnode._send import (
             fill_answer,
             fill_batch_answer,
@@ -249,14 +249,13 @@ else:
         plain_drafts,
         write_landed,
     )
-
-    # Two classes again.
     from fastnode._query_ref import (  # type: ignore[assignment]
         FormReader,
         XmlWriter,
         escape_xml,
         find_parameter,
     )
+    from fastnode._reads_ref import read_delete, read_delete_batch, read_receive
     from fastnode._send_ref import (
         fill_answer,
         fill_batch_answer,
@@ -265,15 +264,13 @@ else:
         plan_send,
         plan_sends,
     )
-
-    # And again.
     from fastnode._sigv4_ref import Proof, prove  # type: ignore[assignment]
 
 # Packed: nobody reads it.
 # fmt: off
 __all__ = [
     "ADD", "APPLIED", "CHUNKED", "CLASSES", "COMPILED", "CONFLICT", "DELETE", "DROP",
-    "DUPLICATE", "ENTRIES_MAX", "FAMILY_AGE", "FAMILY_COUNTER", "FAMILY_DATA", "FAMILY_DEDUP",
+    "DUPLICATE", "FAMILY_AGE", "FAMILY_COUNTER", "FAMILY_DATA", "FAMILY_DEDUP",
     "FAMILY_GENERATION", "FAMILY_GROUP", "FAMILY_ID", "FAMILY_MARK", "FAMILY_META",
     "FAMILY_STATE", "FAMILY_TIMER", "FAMILY_TOMBSTONE", "FLAG", "FRESH_DELETE", "FRESH_PUT",
     "KEY", "LIST", "MAP", "MAX", "MESSAGE_DELAYED", "MESSAGE_FILED", "MESSAGE_MOVED", "NUMBER",
@@ -281,20 +278,21 @@ __all__ = [
     "TIMER_DELAYED", "TIMER_RECEIVED", "TIME_SHIFT", "TOO_OLD", "TOUCH", "UNPARTITIONED",
     "VALUE", "Element", "Field", "FifoDraft", "FifoKeys", "Filed", "FormError", "FormReader",
     "Fresh", "Handed", "HandoutKeys", "Head", "HeadChanges", "MessageRecord", "MessageState",
-    "ParsedKey", "PlaceKeys", "PlainBatch", "PlainSend", "PlannedSend", "Proof", "Ready",
-    "Receipt", "Recent", "RefusedError", "Request", "Resolved", "Resolver", "RetentionClass",
-    "SendKeys", "Times", "Transaction", "Write", "XmlWriter", "counter_key", "decode_entry",
-    "decode_message", "decode_receipt", "decode_state", "dedup_key", "encode_entry",
-    "encode_message", "encode_receipt", "encode_state", "encode_text", "encode_transaction",
-    "escape_xml", "fill_answer", "fill_batch_answer", "find_parameter", "group_key",
-    "head_changes", "hidden_messages", "home_group", "id_key", "is_token", "message_id",
-    "message_id_position", "message_id_text", "message_key", "now_ns", "open_receipts",
-    "page_items", "parse_key", "partition_for", "place_plain", "plain_drafts", "plan_bodies",
-    "plan_delete", "plan_deliveries", "plan_fifo_sends", "plan_receive", "plan_removals",
-    "plan_send", "plan_sends", "prefix_end", "prove", "queue_key", "queue_segment",
-    "read_batch", "read_send", "receipt_is_genuine", "receipt_tag", "scope_prefix",
-    "sequence_number", "show_deliveries", "show_messages", "siphash24", "split_message_key",
-    "split_queue_segment", "split_timer_key", "state_keys", "take_plain", "take_request",
-    "take_whole", "text", "timer_key", "tombstone_key", "write_landed",
+    "ParsedKey", "PlaceKeys", "PlainBatch", "PlainDelete", "PlainReceive", "PlainSend",
+    "PlannedSend", "Proof", "Ready", "Receipt", "Recent", "RefusedError", "Request", "Resolved",
+    "Resolver", "SendKeys", "Times", "Transaction", "Write", "XmlWriter", "counter_key",
+    "decode_entry", "decode_message", "decode_receipt", "decode_state", "dedup_key",
+    "encode_entry", "encode_message", "encode_receipt", "encode_state", "encode_text",
+    "encode_transaction", "escape_xml", "fill_answer", "fill_batch_answer", "find_parameter",
+    "group_key", "head_changes", "hidden_messages", "home_group", "id_key", "is_token",
+    "message_id", "message_id_position", "message_id_text", "message_key", "now_ns",
+    "open_receipts", "page_items", "parse_key", "partition_for", "place_plain", "plain_drafts",
+    "plan_bodies", "plan_delete", "plan_deliveries", "plan_fifo_sends", "plan_receive",
+    "plan_removals", "plan_send", "plan_sends", "prefix_end", "prove", "queue_key",
+    "queue_segment", "read_batch", "read_delete", "read_delete_batch", "read_receive",
+    "read_send", "receipt_is_genuine", "receipt_tag", "scope_prefix", "sequence_number",
+    "show_deliveries", "show_messages", "siphash24", "split_message_key", "split_queue_segment",
+    "split_timer_key", "state_keys", "take_plain", "take_request", "take_whole", "text",
+    "timer_key", "tombstone_key", "write_landed",
 ]
 # fmt: on

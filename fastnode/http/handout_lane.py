@@ -7,20 +7,18 @@ together.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from fastnode.config import (
-    BATCH_ENTRIES_MAX,
-)
 from fastnode.errors import OperationError
 from fastnode.http.exchange import Exchange
 from fastnode.http.http1 import Request
 from fastnode.http.invocation import invocation_of, is_first_attempt
 from fastnode.http.lane import Lane, is_bare
+from fastnode.native import PlainDelete, read_delete, read_delete_batch
 from fastnode.queue.api import (
     DeleteMessageBatchRequest,
     DeleteMessageRequest,
@@ -29,41 +27,44 @@ from fastnode.queue.caller import Caller
 from fastnode.queue.handout import PlainQueue, Removal, submit_delete
 
 _EXPLAIN: Final = b"x-fastnode-explain"
-_ID_MAX: Final = 80
-_COUNTS: Final = range(1, BATCH_ENTRIES_MAX + 1)
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class HandoutLane(Lane, ABC):
     shape: type[Struct]
+    # None: it is not plain.
+    read: Callable[[bytes], Any]
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
-        self._decode = msgspec.json.Decoder(self.shape).decode
+        self.decode = msgspec.json.Decoder(self.shape).decode
 
     @abstractmethod
-    def _begin(self, request: Request, exchange: Exchange, caller: Caller, decoded: Any) -> bool:
+    def _begin(self, request: Request, exchange: Exchange, caller: Caller, plain: Any) -> bool:
         """True if it is on its way."""
 
     def take(self, request: Request, exchange: Exchange) -> bool:
         if not is_bare(request) or _EXPLAIN in request.headers or not is_first_attempt(request):
             return False
-        try:
-            decoded = self._decode(request.body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return False
+        plain, decoded = self.read(request.body), None
+        if plain is None:
+            try:
+                decoded = self.decode(request.body)
+            except _UNREADABLE:
+                return False
         caller = self.quick_caller(request)
         if caller is None:
             return False
         try:
-            is_taken = self._begin(request, exchange, caller, decoded)
+            is_taken = plain is not None and self._begin(request, exchange, caller, plain)
         except OperationError:
             is_taken = False
         if not is_taken:
             # What was read and proved so far need not be read and proved again.
-            self.go_on(request, exchange, caller, decoded)
+            self.go_on(request, exchange, caller, decoded or self.decode(request.body))
         return True
 
-    def plain_queue(self, caller: Caller, queue_url: str | None) -> PlainQueue | None:
+    def plain_queue(self, caller: Caller, queue_url: str) -> PlainQueue | None:
         queue = self.service.live_queue(caller, queue_url)
         return queue if isinstance(queue, PlainQueue) and queue.throttle is None else None
 
@@ -73,59 +74,29 @@ class HandoutLane(Lane, ABC):
             return b""
         return invocation_of(request, caller.sender_id, self.action)
 
-    def _remove(self, pending: "_Delete", queue_url: str | None, handles: Sequence[str]) -> bool:
-        queue = self.plain_queue(pending.caller, queue_url)
+
+class DeleteLane(HandoutLane):
+    action = "DeleteMessage"
+    shape: type[Struct] = DeleteMessageRequest
+    read = staticmethod(read_delete)
+
+    def _begin(
+        self, request: Request, exchange: Exchange, caller: Caller, plain: PlainDelete
+    ) -> bool:
+        queue_url, handles, answer = plain
+        queue = self.plain_queue(caller, queue_url)
         if queue is None:
             return False
-        invocation = self.invocation(pending.request, pending.caller)
+        pending = _Delete(self, request, exchange, caller, answer)
+        invocation = self.invocation(request, caller)
         pending.work = submit_delete(self.service, queue, invocation, handles, pending)
         return pending.work is not None
 
 
-class DeleteLane(HandoutLane):
-    action = "DeleteMessage"
-    shape = DeleteMessageRequest
-
-    def _begin(
-        self, request: Request, exchange: Exchange, caller: Caller, decoded: DeleteMessageRequest
-    ) -> bool:
-        pending = _Delete(self, request, exchange, caller, decoded)
-        return self._remove(pending, decoded.queue_url, [decoded.receipt_handle or ""])
-
-
-class DeleteBatchLane(HandoutLane):
+class DeleteBatchLane(DeleteLane):
     action = "DeleteMessageBatch"
     shape = DeleteMessageBatchRequest
-
-    def _begin(
-        self,
-        request: Request,
-        exchange: Exchange,
-        caller: Caller,
-        decoded: DeleteMessageBatchRequest,
-    ) -> bool:
-        entries = decoded.entries or ()
-        ids = [entry.id or "" for entry in entries]
-        if not _are_entry_ids(ids):
-            return False
-        handles = [entry.receipt_handle or "" for entry in entries]
-        pending = _Delete(self, request, exchange, caller, decoded, _successful(ids))
-        return self._remove(pending, decoded.queue_url, handles)
-
-
-def _are_entry_ids(ids: Sequence[str]) -> bool:
-    """As `batch.py` wants them; a few looks at all are cheaper than one at each."""
-    joined = "".join(ids)
-    letters = joined.replace("-", "").replace("_", "")
-    if not joined.isascii() or not (letters.isalnum() or not letters):
-        return False
-    sizes = list(map(len, ids))
-    has_distinct = len(set(ids)) == len(ids) in _COUNTS
-    return has_distinct and min(sizes) > 0 and max(sizes) <= _ID_MAX
-
-
-def _successful(ids: Sequence[str]) -> bytes:
-    return b'{"Successful":[{"Id":"%b"}]}' % '"},{"Id":"'.join(ids).encode()
+    read = staticmethod(read_delete_batch)
 
 
 class Pending(Struct, eq=False):
@@ -135,17 +106,10 @@ class Pending(Struct, eq=False):
     request: Request
     exchange: Exchange
     caller: Caller
-    decoded: Any  # in the shape of its lane
-
-    def go_on(
-        self, identity: bytes, error: OperationError | None = None, deadline_ms: int = 0
-    ) -> None:
-        lane, request, exchange = self.lane, self.request, self.exchange
-        lane.go_on(request, exchange, self.caller, self.decoded, identity, error, deadline_ms)
 
 
 class _Delete(Pending, eq=False):
-    answer: bytes = b""
+    answer: bytes
     work: Removal | None = None
 
     def resume(self, _outcome: object = None) -> None:
@@ -155,4 +119,6 @@ class _Delete(Pending, eq=False):
 
     def fail(self, error: OperationError) -> None:
         assert self.work is not None
-        self.go_on(self.work.request, error)
+        lane, request = self.lane, self.request
+        decoded = lane.decode(request.body)
+        lane.go_on(request, self.exchange, self.caller, decoded, self.work.request, error)

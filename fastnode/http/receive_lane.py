@@ -9,12 +9,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from fastnode.config import RECEIVE_MESSAGES_MAX, VISIBILITY_SECONDS_MAX, WAIT_SECONDS_MAX
 from fastnode.errors import OperationError
 from fastnode.flow import start
 from fastnode.http.exchange import Exchange
 from fastnode.http.handout_lane import HandoutLane, Pending
 from fastnode.http.http1 import Request
+from fastnode.native import PlainReceive, read_receive
 from fastnode.queue.api import ReceiveMessageRequest
 from fastnode.queue.caller import Caller
 from fastnode.queue.handout import Handout, PlainQueue, may_wait, submit_receive
@@ -22,58 +22,44 @@ from fastnode.queue.long_poll import Waiter
 from fastnode.queue.receive_one import give_back
 
 _EMPTY: Final = b"{}"
-_MESSAGES: Final = range(1, RECEIVE_MESSAGES_MAX + 1)
-_WAIT: Final = range(WAIT_SECONDS_MAX + 1)
-_VISIBILITY: Final = range(VISIBILITY_SECONDS_MAX + 1)
 
 
 class ReceiveLane(HandoutLane):
     action = "ReceiveMessage"
     shape = ReceiveMessageRequest
+    read = staticmethod(read_receive)
 
     def _begin(
-        self, request: Request, exchange: Exchange, caller: Caller, decoded: ReceiveMessageRequest
+        self, request: Request, exchange: Exchange, caller: Caller, plain: PlainReceive
     ) -> bool:
-        queue = self.plain_queue(caller, decoded.queue_url)
-        if queue is None or not _is_plain(decoded):
+        queue_url, limit, timeout, seconds = plain
+        queue = self.plain_queue(caller, queue_url)
+        if queue is None:
             return False
         identity = self.invocation(request, caller)
-        pending = _Receive(self, request, exchange, caller, decoded, queue, identity)
+        pending = _Receive(
+            self, request, exchange, caller, queue, identity, queue_url, limit, timeout, seconds
+        )
         return pending.submit() or pending.wait()
-
-
-def _is_plain(decoded: ReceiveMessageRequest) -> bool:
-    """Within all bounds, and asks for nothing but messages."""
-    count, seconds = decoded.max_number_of_messages, decoded.visibility_timeout
-    return (
-        (count is None or count in _MESSAGES)
-        and (seconds is None or seconds in _VISIBILITY)
-        and (decoded.wait_time_seconds is None or decoded.wait_time_seconds in _WAIT)
-        and not decoded.attribute_names
-        and not decoded.message_system_attribute_names
-        and not decoded.message_attribute_names
-        and decoded.receive_request_attempt_id is None
-    )
 
 
 class _Receive(Pending, eq=False):
     queue: PlainQueue
     identity: bytes  # empty until it waits, unless the client gave one
+    queue_url: str
+    limit: int
+    timeout: int | None  # in seconds; None: as the queue is set, until it waits
+    wait_seconds: int | None
     work: Handout | None = None
     deadline_ms: int = 0  # from the first wait on
     waiter: Waiter | None = None  # while it waits
 
     def submit(self) -> bool:
         """False if there is nothing that could be handed out as it is."""
-        decoded, queue = self.decoded, self.queue
-        seconds = decoded.visibility_timeout
+        queue, timeout = self.queue, self.timeout
+        timeout_ms = queue.settings.visibility_timeout_ms if timeout is None else timeout * 1000
         self.work = submit_receive(
-            self.lane.service,
-            queue,
-            self.identity,
-            decoded.max_number_of_messages or 1,
-            queue.settings.visibility_timeout_ms if seconds is None else seconds * 1000,
-            self,
+            self.lane.service, queue, self.identity, self.limit, timeout_ms, self
         )
         return self.work is not None
 
@@ -92,12 +78,19 @@ class _Receive(Pending, eq=False):
             self.lane.answer(self.exchange, _EMPTY)
         else:
             assert isinstance(error, OperationError) and self.work is not None, error
-            self.go_on(self.work.request, error)
+            self._go_on(self.work.request, error)
 
     def fail(self, error: OperationError) -> None:
         assert self.work is not None
         self.work.failed()
-        self.go_on(self.work.request, error, self.deadline_ms)
+        self._go_on(self.work.request, error, self.deadline_ms)
+
+    def _go_on(
+        self, identity: bytes, error: OperationError | None = None, deadline_ms: int = 0
+    ) -> None:
+        lane, request, exchange = self.lane, self.request, self.exchange
+        decoded = replace(lane.decode(request.body), visibility_timeout=self.timeout)
+        lane.go_on(request, exchange, self.caller, decoded, identity, error, deadline_ms)
 
     # --- waiting for a message ---------------------------------------------------------------
 
@@ -121,12 +114,10 @@ class _Receive(Pending, eq=False):
 
     def _settle(self, now_ms: int) -> None:
         """What the queue is set to when a call comes holds for as long as it waits."""
-        settings, decoded = self.queue.settings, self.decoded
-        seconds = decoded.wait_time_seconds
+        settings, seconds = self.queue.settings, self.wait_seconds
         self.deadline_ms = now_ms + 1000 * (settings.wait_seconds if seconds is None else seconds)
-        if decoded.visibility_timeout is None:
-            timeout = settings.visibility_timeout_ms // 1000
-            self.decoded = replace(decoded, visibility_timeout=timeout)
+        if self.timeout is None:
+            self.timeout = settings.visibility_timeout_ms // 1000
 
     def stop_waiting(self) -> None:
         """The client repeats the call."""
@@ -142,7 +133,7 @@ class _Receive(Pending, eq=False):
         if not (is_woken and self._is_there()):
             self.lane.answer(self.exchange, _EMPTY)
         elif not self._goes_on():
-            self.go_on(self.identity, None, self.deadline_ms)
+            self._go_on(self.identity, None, self.deadline_ms)
 
     def _is_there(self) -> bool:
         """The world may have changed during the wait: a queue that is gone has nothing to give."""
@@ -151,7 +142,7 @@ class _Receive(Pending, eq=False):
 
     def _goes_on(self) -> bool:
         try:
-            is_same = self.lane.plain_queue(self.caller, self.decoded.queue_url) is self.queue
+            is_same = self.lane.plain_queue(self.caller, self.queue_url) is self.queue
             return is_same and (self.submit() or self.wait())
         except OperationError:
             return False

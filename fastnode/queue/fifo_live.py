@@ -303,7 +303,7 @@ class FifoQueue(LiveQueue):
                 self._held.pop(position, None)
 
     def hidden(
-        self, handles: Sequence[str], held: set[bytes]
+        self, handles: Sequence[bytes], held: set[bytes]
     ) -> tuple[Hidden, tuple[bytes, ...]] | None:
         """As in a standard queue; here a handle must be the last one, and still good."""
         keys, now, scheduled = self.messages, self.group.now(), self.timers.scheduled

@@ -116,7 +116,7 @@ def submit_delete(
     service: Service,
     queue: PlainQueue,
     invocation: bytes,
-    handles: Sequence[str],
+    handles: Sequence[bytes],
     waiting: Waiting,
 ) -> Removal | None:
     """As `submit_receive`. All handles are good, or the long way has to look."""

@@ -135,7 +135,7 @@ class StandardQueue(LiveQueue):
                 self.tenants.removed(position)
 
     def hidden(
-        self, handles: Sequence[str], held: set[bytes]
+        self, handles: Sequence[bytes], held: set[bytes]
     ) -> tuple[Hidden, tuple[bytes, ...]] | None:
         """Messages by their handles, if they may be deleted and nothing else has to be known for
         that, with the keys of their states; None if it must be looked up.

@@ -16,7 +16,10 @@ from tests.fuzz.run import CORPUS, FUZZERS, ROOT, check_of
 INPUTS_MAX: Final = 1_500
 ABOUT: Final = {
     "http": ("fastnode.http.http1", "fastnode.http.chunked", "fastnode._http_ref"),
-    "json": ("fastnode.http.json_codec", "fastnode._plain_ref", "fastnode.queue.validate"),
+    "json": (
+        *("fastnode.http.json_codec", "fastnode._plain_ref", "fastnode._reads_ref"),
+        "fastnode.queue.validate",
+    ),
     "query": ("fastnode.http.query_codec", "fastnode._query_ref"),
     "tokens": ("fastnode.queue.move_record", "fastnode.queue.redrive_policy"),
     "sigv4": ("fastnode.http.sigv4", "fastnode.http.sigv4_parse", "fastnode._sigv4_ref"),

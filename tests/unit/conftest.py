@@ -29,6 +29,7 @@ class Impl(NamedTuple):
     plain: ModuleType
     send: ModuleType
     deliver: ModuleType
+    reads: ModuleType
 
 
 def implementation(suffix: str) -> Impl:

@@ -24,7 +24,7 @@ FUNCTION_LINES_MAX: Final = 70
 
 COMPILED: Final = frozenset(
     {"_keys", "_core", "_plan", "_plain", "_send", "_http", "_occ", "_query", "_sigv4", "_deliver"}
-    | {"_filed", "_fifo", "_meter"}
+    | {"_filed", "_fifo", "_meter", "_reads"}
 )
 TWINS: Final = frozenset(f"{name}_ref" for name in COMPILED)
 LEAVES: Final = frozenset({"config", "errors", "clock", "flow", "native", "meter"})

@@ -93,7 +93,10 @@ class Front:
 
 
 def post(action: str, *headers: bytes, **members: object) -> bytes:
-    body = json.dumps({"QueueUrl": URL} | members).encode()
+    return post_body(action, json.dumps({"QueueUrl": URL} | members).encode(), *headers)
+
+
+def post_body(action: str, body: bytes, *headers: bytes) -> bytes:
     lines = [
         b"POST / HTTP/1.1",
         b"Host: localhost:9324",

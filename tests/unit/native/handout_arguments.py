@@ -38,10 +38,11 @@ def hiding(handles: st.SearchStrategy[str]) -> Arguments:
 
 
 def hidden_arguments(
-    partition: int, named: list[str], prefix: bytes, chosen: list[bool]
+    partition: int, texts: list[str], prefix: bytes, chosen: list[bool]
 ) -> tuple[Any, ...]:
     """Handles of which some name messages that are hidden, and some of these are latched."""
     secret, generation = b"s" * 16, 1
+    named = [one.encode("utf-8", "surrogatepass") for one in texts]
     each = [_deliver_ref.receipt_places(secret, partition, generation, [one]) for one in named]
     positions = [places[0][0] for places in each if places]
     often = [any(chosen[index : index + 3]) for index in range(4)]

@@ -25,13 +25,14 @@ def position_of(number: int) -> int:
     return 1_000 + number << 16 | number % 16
 
 
-def handle(number: int, nonce: int, generation: int = 1) -> str:
+def handle(number: int, nonce: int, generation: int = 1) -> bytes:
     position = position_of(number)
     message_id = native.message_id(position >> 16, position & 15, bytes(16))
-    return native.encode_receipt(SECRET, generation, message_id, nonce, native.UNPARTITIONED)
+    text = native.encode_receipt(SECRET, generation, message_id, nonce, native.UNPARTITIONED)
+    return text.encode()
 
 
-def hidden(handed: Any, handles: list[str], until: dict[int, int], held: Any = ()) -> Any:
+def hidden(handed: Any, handles: list[bytes], until: dict[int, int], held: Any = ()) -> Any:
     scheduled = {position_of(number): at for number, at in until.items()}
     latched = set(native.state_keys(PREFIXES[0], [position_of(number) for number in held]))
     return handed.hidden(RECEIPTS, handles, scheduled, 10, PREFIXES, latched)
@@ -73,7 +74,7 @@ def test_one_handle_that_is_not_good_spoils_all(implementation: Any) -> None:
     assert hidden(handed, [good, handle(2, 8)], until) is None, "received again since"
     assert hidden(handed, [good, handle(4, 7)], until | {4: 11}) is None, "never received"
     assert hidden(handed, [good, handle(2, 7, generation=2)], until) is None
-    assert hidden(handed, [good, "x"], until) is None
+    assert hidden(handed, [good, b"x"], until) is None
     assert hidden(handed, [good, handle(2, 7)], {1: 11, 2: 10}) is None, "visible again"
     assert hidden(handed, [good, handle(2, 7)], {1: 11}) is None
     assert hidden(handed, [good, handle(2, 7)], until, held=[2]) is None

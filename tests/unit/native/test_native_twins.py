@@ -1,6 +1,5 @@
 """Compiled functions and their twins give equal results, and refuse equally, on random input."""
 
-import json
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
@@ -12,13 +11,14 @@ from hypothesis import strategies as st
 from fastnode import _core_ref, _keys_ref, native
 from tests.unit.conftest import implementation
 from tests.unit.native import handout_arguments
+from tests.unit.native import json_bodies as bodies
 from tests.unit.native import strategies as own
 
 pytestmark = pytest.mark.skipif(not native.COMPILED, reason="pure mode has nothing to compare")
 
 numbers = st.one_of(own.u8, own.u16, own.u32, own.u64, st.sampled_from([-2, -1, 2**64]))
 sixteens = st.one_of(own.id16, st.binary(max_size=17))
-texts = st.one_of(own.texts, st.just("\ud800"))
+texts = bodies.texts
 segments = own.queues.map(lambda queue: native.queue_segment(*queue))
 keys = st.builds(
     lambda prefix, tail: prefix + tail,
@@ -41,6 +41,8 @@ entries = st.one_of(
         lambda rows: native.encode_entry([native.encode_transaction(*row) for row in rows])
     ),
 )
+# As JSON has them.
+strings = st.one_of(st.sampled_from(['"x"', '"http://localhost/q"']), bodies.ODD_STRINGS)
 rows = st.tuples(st.integers(0, 9), own.blobs, own.blobs)
 positions = st.one_of(st.integers(0, 2**80 - 1), st.sampled_from([-1, 2**80]))
 place_keys = st.builds(native.PlaceKeys, own.blobs, own.blobs, own.blobs)
@@ -98,57 +100,6 @@ group_rows = st.one_of(
     st.tuples(st.integers(native.PUT, native.TOUCH), group_keys, own.blobs),
     st.tuples(st.just(native.DROP), group_keys, group_keys.map(lambda key: key + b"\xff")),
 )
-
-# Plain sends and what is nearly plain: other members, other types, and bytes that were damaged.
-json_texts = st.one_of(
-    st.text('ab-_"\\/ \t\x00\x7fé😀\uffff\ud800', max_size=12), st.just("x" * 81)
-)
-members = {
-    "MessageGroupId": json_texts | st.none(),
-    "MessageDeduplicationId": json_texts,
-    "DelaySeconds": st.integers(),
-    "Entries": json_texts,
-}
-plain_sends = st.fixed_dictionaries(
-    {"QueueUrl": texts, "MessageBody": json_texts}, optional=members
-)
-entry_ids = st.text("aA0-_.", max_size=3)
-plain_batches = st.fixed_dictionaries(
-    {
-        "QueueUrl": texts,
-        "Entries": st.one_of(
-            st.lists(
-                st.fixed_dictionaries({"Id": entry_ids, "MessageBody": json_texts}), max_size=11
-            ),
-            st.lists(
-                st.fixed_dictionaries(
-                    {"Id": entry_ids, "MessageBody": json_texts}, optional=members
-                ),
-                max_size=3,
-            ),
-        ),
-    },
-    optional={"Id": json_texts},
-)
-
-
-def json_bodies(values: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[tuple[bytes]]:
-    """Written in several ways; many with a few bytes in the wrong place."""
-
-    def written(value: dict[str, Any], is_ascii: bool, indent: int | None) -> bytes:
-        text = json.dumps(value, ensure_ascii=is_ascii, indent=indent)
-        return text.encode("utf-8", "surrogatepass")
-
-    def damaged(body: bytes, wrong: bytes, at: int, size: int) -> bytes:
-        return body[:at] + wrong + body[at + size :]
-
-    whole = st.builds(written, values, st.booleans(), st.sampled_from([None, 1]))
-    wrong = st.sampled_from(
-        [b"", b'"', b"\\", b"\\u0041", b",", b"}", b" ", b"\x00", b"\xff", b"null"]
-    )
-    broken = st.builds(damaged, whole, wrong, st.integers(0, 150), st.integers(0, 2))
-    return st.tuples(st.one_of(whole, whole, broken))
-
 
 ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     "text": st.tuples(texts),
@@ -277,8 +228,11 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
         texts,
         st.lists(st.binary(max_size=200) | long_bodies, max_size=18),
     ),
-    "read_send": json_bodies(plain_sends),
-    "read_batch": json_bodies(plain_batches),
+    "read_send": bodies.json_bodies(bodies.plain_sends),
+    "read_batch": bodies.json_bodies(bodies.plain_batches),
+    "read_delete": bodies.as_bodies(bodies.deletes(strings, strings)),
+    "read_delete_batch": bodies.as_bodies(bodies.delete_batches(strings, strings)),
+    "read_receive": bodies.as_bodies(bodies.receives(strings)),
     "fill_batch_answer": st.builds(
         lambda pieces, request_id, rows, numbers: (
             *(pieces, request_id),
