@@ -11,6 +11,9 @@ cdef class Ready:
     cdef set taken
     cdef tuple horizon_place
     cdef Py_ssize_t page_max, size_max
+    cdef bint lacks_page(self, now, delay) except -1
+    cdef object take_first(self, now, delay)
+    cdef int keep_row(self, str group_id, bytes row) except -1
     cdef int keep(self, head) except -1
     cdef object top(self, list heap)
     cdef object first(self, delay)

@@ -60,6 +60,9 @@ cdef class Ready:
         return bool(self.taken)
 
     def needs_page(self, now, delay):
+        return self.lacks_page(now, delay)
+
+    cdef bint lacks_page(self, now, delay) except -1:
         if self.horizon_place[0] > now:
             return False
         head = self.first(delay)
@@ -81,15 +84,22 @@ cdef class Ready:
         self.keep(head)
 
     def renew(self, str group_id not None, bytes row):
+        self.keep_row(group_id, row)
+
+    cdef int keep_row(self, str group_id, bytes row) except -1:
         cdef const uint8_t* at
         if row is None:
             self.known.pop(group_id, None)
-            return
+            return 0
         if PyBytes_GET_SIZE(row) != HEAD_BYTES:
             raise ValueError("a head is a position and a time")
         at = address(row)
         position = position_at(at)
-        self.keep(named(_Head, (load_u64(at + PLACE_BYTES), position, group_id)))
+        return self.keep(named(_Head, (load_u64(at + PLACE_BYTES), position, group_id)))
+
+    def renew_all(self, dict heads not None, known not None, read not None):
+        for group_id, key in heads.items():
+            self.keep_row(group_id, known[key] if key in known else read(key))
 
     def sent(self, str group_id not None, position):
         if group_id in self.known or group_id in self.taken:
@@ -103,6 +113,9 @@ cdef class Ready:
         return True
 
     def take(self, now, delay):
+        return self.take_first(now, delay)
+
+    cdef object take_first(self, now, delay):
         head = self.first(delay)
         if head is None or due_at(head, delay) > now:
             return None
@@ -110,6 +123,25 @@ cdef class Ready:
         del self.known[part(head, 2)]
         self.taken.add(part(head, 2))
         return head
+
+    def take_many(
+        self, now, Py_ssize_t limit, bytes head_prefix not None, positions_of not None,
+        list positions not None, list groups not None, dict heads not None
+    ):
+        cdef object head, group_id, found
+        while len(positions) < limit:
+            if self.lacks_page(now, 0):
+                return True
+            head = self.take_first(now, 0)
+            if head is None:
+                return False
+            group_id = part(head, 2)
+            heads[group_id] = key = head_prefix + text(group_id)
+            found = positions_of(key, part(head, 1), limit - len(positions))
+            for position in found:
+                positions.append(position)
+                groups.append(group_id)
+        return False
 
     def claim(self, str group_id not None):
         if group_id in self.taken:
@@ -182,7 +214,9 @@ cdef object head_at(bytes key, bytes group_id):
 
 
 cdef inline bint is_unreceived(head) except -1:
-    return part(head, 0) == part(head, 1) >> 16
+    cdef Place place
+    read_place(part(head, 1), &place)
+    return part(head, 0) == place.commit_ts
 
 
 cdef inline object due_at(head, delay):

@@ -5,7 +5,7 @@ that were sent lately, and messages that were handed out once.
 """
 
 import heapq
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Final, NamedTuple, Self
 
@@ -109,6 +109,16 @@ class Ready:
         else:
             self.put(Head.stored(group_id, row))
 
+    def renew_all(
+        self,
+        heads: dict[str, bytes],
+        known: Mapping[bytes, bytes | None],
+        read: Callable[[bytes], bytes | None],
+    ) -> None:
+        """As `renew`, for groups whose heads are at these keys; what is not known is read."""
+        for group_id, key in heads.items():
+            self.renew(group_id, known[key] if key in known else read(key))
+
     def sent(self, group_id: str, position: int) -> bool:
         """A message was stored. Behind others of its group it changes nothing; of a group that
         nobody knows, when all are known, it is the first. False: only the engine knows which is.
@@ -131,6 +141,33 @@ class Ready:
         del self._known[head.group_id]
         self._taken.add(head.group_id)
         return head
+
+    def take_many(
+        self,
+        now: int,
+        limit: int,
+        head_prefix: bytes,
+        positions_of: Callable[[bytes, int, int], Iterable[int]],
+        positions: list[int],
+        groups: list[str],
+        heads: dict[str, bytes],
+    ) -> bool:
+        """As `take` in a queue without delay, group by group until there are so many positions.
+        Adds these, the group of each, and where the groups have their heads. True: a page has to
+        be read first.
+        """
+        while len(positions) < limit:
+            if self.needs_page(now, 0):
+                return True
+            head = self.take(now, 0)
+            if head is None:
+                break
+            heads[head.group_id] = key = head_prefix + text(head.group_id)
+            found = positions_of(key, head.position, limit - len(positions))
+            for position in found:
+                positions.append(position)
+                groups.append(head.group_id)
+        return False
 
     def claim(self, group_id: str) -> bool:
         """Take this very group, wherever it stands; False if somebody has it."""

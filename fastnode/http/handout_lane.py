@@ -24,7 +24,7 @@ from fastnode.queue.api import (
     DeleteMessageRequest,
 )
 from fastnode.queue.caller import Caller
-from fastnode.queue.handout import PlainQueue, Removal, submit_delete
+from fastnode.queue.handout import PLAIN_QUEUES, PlainQueue, Removal, submit_delete
 
 _EXPLAIN: Final = b"x-fastnode-explain"
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -66,7 +66,7 @@ class HandoutLane(Lane, ABC):
 
     def plain_queue(self, caller: Caller, queue_url: str) -> PlainQueue | None:
         queue = self.service.live_queue(caller, queue_url)
-        return queue if isinstance(queue, PlainQueue) and queue.throttle is None else None
+        return queue if isinstance(queue, PLAIN_QUEUES) and queue.throttle is None else None
 
     def invocation(self, request: Request, caller: Caller) -> bytes:
         """The identity that the client gave to its call, if it did."""

@@ -1,7 +1,9 @@
 """What a receive claims, before its transaction says whether it gets it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from fastnode import config, native
 from fastnode.native import MESSAGE_MOVED, MessageRecord, MessageState, Write
@@ -12,7 +14,7 @@ PASSED_OVER_MAX: Final = 64
 # One transaction creates no more messages than a sequence number has room for.
 DEAD_MAX: Final = config.TRANSACTION_MESSAGES_MAX
 # Of a standard queue.
-NO_HEADS: Final[Mapping[str, bytes]] = {}
+NO_HEADS: Final[dict[str, bytes]] = {}
 
 
 class Taken(NamedTuple):
@@ -55,17 +57,19 @@ class Choice(NamedTuple):
         return len(self.expired) >= PASSED_OVER_MAX or len(self.dead) >= DEAD_MAX
 
 
-class PlainChoice(NamedTuple):
+class PlainChoice(Struct, frozen=True, eq=False):
     """What a receive claims on its short way: positions and records of messages that nobody has
-    received, and the keys of their states; in a FIFO queue the group of each, and of these groups
-    where their heads are.
+    received, and the keys of their states; what is claimed, and the mark that may be stored, see
+    `Waiting.claim`; in a FIFO queue the group of each, and of these groups where their heads are.
     """
 
     items: list[tuple[int, bytes]]
     positions: tuple[int, ...]
     keys: tuple[bytes, ...]
+    first: int
+    mark: int
     groups: Sequence[str] = ()
-    heads: Mapping[str, bytes] = NO_HEADS
+    heads: dict[str, bytes] = NO_HEADS
 
     def decoded(self) -> Choice:
         """As the long way has it."""
@@ -76,14 +80,15 @@ class PlainChoice(NamedTuple):
         return Choice(taken, [], [])
 
 
-class Hidden(NamedTuple):
+class Hidden(Struct, frozen=True, eq=False):
     """What a delete removes on its short way: when each message, by its position, would become
-    visible, and in a FIFO queue where the heads of their groups are and what takes them out of
-    these.
+    visible, the keys of their states, and in a FIFO queue where the heads of their groups are and
+    what takes them out of these.
     """
 
     times: dict[int, int]
-    heads: Mapping[str, bytes] = NO_HEADS
+    keys: tuple[bytes, ...]
+    heads: dict[str, bytes] = NO_HEADS
     unfiling: Sequence[Write] = ()
 
 

@@ -31,7 +31,8 @@ class FanoutMeter:
         self._partitions += partitions
         self._rows += rows
         self._nanoseconds += nanoseconds
-        self._nanoseconds_max = max(self._nanoseconds_max, nanoseconds)
+        if nanoseconds > self._nanoseconds_max:
+            self._nanoseconds_max = nanoseconds
         self._lasting[bisect_left(_ENDS_NS, nanoseconds)] += 1
 
     def metrics(self) -> dict[str, float]:

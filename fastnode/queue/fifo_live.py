@@ -5,7 +5,7 @@ Groups take turns by the moment their first message became available. Both follo
 (`store/heads.py`); here is the mirror that makes choosing cheap, and who has taken which group.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from fastnode import config, native
@@ -113,21 +113,12 @@ class FifoQueue(LiveQueue):
             self._catch_up(now)
         if not self.timers.knows_all or self._has_arrivals or self.delay:
             return None
-        ready, keys, rows = self.ready, self.messages, self.group.head_rows
+        keys, find = self.messages, self.group.head_rows.positions
         positions: list[int] = []
         groups: list[str] = []
         heads: dict[str, bytes] = {}
-        while len(positions) < limit:
-            if ready.needs_page(now, 0):
-                self._load_ready(now)
-            head = ready.take(now, 0)
-            if head is None:
-                break
-            _, first, group_id = head
-            heads[group_id] = head_key = keys.head_key(group_id)
-            found = rows.positions(head_key, first, limit - len(positions))
-            positions += found
-            groups += [group_id] * len(found)
+        while self.ready.take_many(now, limit, keys.head, find, positions, groups, heads):
+            self._load_ready(now)
         items = self._unreceived(positions)
         oldest_ms, held = (now >> 16) - self.settings.retention_ms, self.group.latches.held
         places = native.place_plain(items, oldest_ms, keys.state, held) if items else None
@@ -135,13 +126,15 @@ class FifoQueue(LiveQueue):
             self._give_back(heads)
             return None
         self.scanned += len(items)
-        return PlainChoice(items, *places, groups, heads)
+        first = min(positions)
+        return PlainChoice(items, *places, first, self.claim(first), groups, heads)
 
     def _unreceived(self, positions: Sequence[int]) -> list[Item]:
         """These messages; nothing if somebody has received one of them."""
         return [] if self.timers.has_any(positions) else self._records(positions)
 
     def untake(self, choice: PlainChoice) -> None:
+        self.waiting.settle(choice.first)
         self._give_back(choice.heads)
 
     def choose_by_group(
@@ -302,18 +295,13 @@ class FifoQueue(LiveQueue):
             for position in positions:
                 self._held.pop(position, None)
 
-    def hidden(
-        self, handles: Sequence[bytes], held: set[bytes]
-    ) -> tuple[Hidden, tuple[bytes, ...]] | None:
+    def hidden(self, handles: Sequence[bytes], held: set[bytes]) -> Hidden | None:
         """As in a standard queue; here a handle must be the last one, and still good."""
         keys, now, scheduled = self.messages, self.group.now(), self.timers.scheduled
         receipts = self.receipt_secret, self.partition, self.generation
         prefixes = keys.state, keys.group, keys.head
         found = self._handed.hidden(receipts, handles, scheduled, now, prefixes, held)
-        if found is None:
-            return None
-        times, latched, heads, unfiling = found
-        return Hidden(times, heads, unfiling), latched
+        return None if found is None else Hidden(*found)
 
     def deleted(self, hidden: Hidden) -> None:
         self.removed(hidden.times)
@@ -335,15 +323,14 @@ class FifoQueue(LiveQueue):
     def _release(self, group_ids: Iterable[str]) -> None:
         self._give_back({group_id: self.messages.head_key(group_id) for group_id in group_ids})
 
-    def _give_back(self, heads: Mapping[str, bytes]) -> None:
+    def _give_back(self, heads: dict[str, bytes]) -> None:
         self.ready.give_back(heads)
         self._refresh(heads)
 
-    def _refresh(self, heads: Mapping[str, bytes]) -> None:
+    def _refresh(self, heads: dict[str, bytes]) -> None:
         """What has become of these groups, whose heads are there?"""
-        renew, get = self.ready.renew, self.group.head_rows.get
-        for group_id, head_key in heads.items():
-            renew(group_id, get(head_key))
+        rows = self.group.head_rows
+        self.ready.renew_all(heads, rows.known, rows.get)
 
     # --- waiting for a message ---------------------------------------------------------------
 

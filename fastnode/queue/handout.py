@@ -6,6 +6,7 @@ has happened. What is written, and what memory learns, is the same.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from msgspec import Struct
 
@@ -20,10 +21,13 @@ from fastnode.queue.plans import Claim
 from fastnode.queue.receive_one import Received
 from fastnode.queue.service import Service
 from fastnode.queue.standard_live import StandardQueue
-from fastnode.store.group import Waiting
+from fastnode.queue.waiting import Waiting
+from fastnode.store.group import Waiting as Resumable
 
 # Queues whose messages are in one group of nodes.
 PlainQueue = StandardQueue | FifoQueue
+# To ask a tuple is quicker than to ask a union.
+PLAIN_QUEUES: Final = (StandardQueue, FifoQueue)
 
 
 class Handout(Struct, eq=False):
@@ -35,15 +39,17 @@ class Handout(Struct, eq=False):
     commit_ts: int
     visible_at: int
     choice: PlainChoice
-    claim: Claim
+    # Of the queue's memory, where it has a claim; see `Claim`.
+    waiting: Waiting
 
     def landed(self) -> None:
-        self.claim.settle()
+        self.waiting.settle(self.choice.first)
         self.queue.delivered(self.choice, self.commit_ts, self.visible_at)
 
     def failed(self) -> None:
-        self.claim.give_back(self.choice.decoded())
-        self.claim.settle()
+        claim = Claim(self.queue, self.waiting, self.choice.first)
+        claim.give_back(self.choice.decoded())
+        claim.settle()
 
     def answer(self) -> bytes:
         queue = self.queue
@@ -65,7 +71,7 @@ def submit_receive(
     invocation: bytes,
     limit: int,
     visibility_ms: int,
-    waiting: Waiting,
+    waiting: Resumable,
 ) -> Handout | None:
     """None: the long way has to look. `OperationError` if nothing can be planned now."""
     if may_be_full(queue) or service.polls.has(invocation):
@@ -74,26 +80,26 @@ def submit_receive(
     choice = queue.take_plain(limit, group.now())
     if choice is None:
         return None
-    keys, positions, latched = queue.handout_keys, choice.positions, choice.keys
+    items, latched = choice.items, choice.keys
     request = invocation or service.new_request()
     try:
         start_ts, commit_ts = group.stamp(request)
     except OperationError:
         queue.untake(choice)
         raise
-    service.fanout.add(1, len(positions), group.boottime_ns() - begun)
-    visible_at, first = commit_ts + (visibility_ms << 16), min(positions)
-    mark, heads = queue.claim(first), choice.heads.values()
+    service.fanout.add(1, len(items), group.boottime_ns() - begun)
+    visible_at = commit_ts + (visibility_ms << 16)
+    keys, mark, heads = queue.handout_keys, choice.mark, choice.heads.values()
     encoded = native.plan_receive(
-        request, start_ts, commit_ts, RECEIVES, keys, visible_at, mark, choice.items, heads
+        request, start_ts, commit_ts, RECEIVES, keys, visible_at, mark, items, heads
     )
     group.latches.hold(latched)
     group.submit_encoded(request, commit_ts, encoded, waiting, latched)
     # Only now: whoever is woken plans at once, and its transaction must come after this one.
     if queue.waiters and queue.has_available():
         queue.waiters.wake_one()
-    claim = Claim(queue, queue.waiting, first)
-    return Handout(request, queue, queue.generation, commit_ts, visible_at, choice, claim)
+    generation = queue.generation
+    return Handout(request, queue, generation, commit_ts, visible_at, choice, queue.waiting)
 
 
 def may_wait(service: Service, queue: PlainQueue, identity: bytes) -> bool:
@@ -117,14 +123,13 @@ def submit_delete(
     queue: PlainQueue,
     invocation: bytes,
     handles: Sequence[bytes],
-    waiting: Waiting,
+    waiting: Resumable,
 ) -> Removal | None:
     """As `submit_receive`. All handles are good, or the long way has to look."""
     group = queue.group
-    found = queue.hidden(handles, group.latches.held)
-    if found is None:
+    hidden = queue.hidden(handles, group.latches.held)
+    if hidden is None:
         return None
-    hidden, latched = found
     keys, mask = queue.handout_keys, (1 << len(handles)) - 1
     request = invocation or service.new_request()
     retention = CLIENT_RETRIES if invocation else SERVER_ATTEMPTS
@@ -132,6 +137,6 @@ def submit_delete(
     encoded = native.plan_delete(
         request, start_ts, commit_ts, retention, keys, mask, hidden.times, hidden.unfiling
     )
-    group.latches.hold(latched)
-    group.submit_encoded(request, commit_ts, encoded, waiting, latched)
+    group.latches.hold(hidden.keys)
+    group.submit_encoded(request, commit_ts, encoded, waiting, hidden.keys)
     return Removal(request, queue, hidden)

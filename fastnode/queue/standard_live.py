@@ -66,14 +66,13 @@ class StandardQueue(LiveQueue):
             self._load_waiting()
         held = self.group.latches.held
         choice = waiting.take_plain(limit, oldest_ms, self.messages.state, held)
-        if choice is None or not choice.items:
-            return None
-        self.scanned += len(choice.items)
+        if choice is not None:
+            self.scanned += len(choice.items)
         return choice
 
     def untake(self, choice: PlainChoice) -> None:
         """It was just taken, and nobody wants it after all."""
-        self.waiting.untake(choice.items)
+        self.waiting.untake(choice)
 
     def give_back(self, choice: Choice) -> None:
         tenants = self.tenants
@@ -134,29 +133,25 @@ class StandardQueue(LiveQueue):
             for position in positions:
                 self.tenants.removed(position)
 
-    def hidden(
-        self, handles: Sequence[bytes], held: set[bytes]
-    ) -> tuple[Hidden, tuple[bytes, ...]] | None:
+    def hidden(self, handles: Sequence[bytes], held: set[bytes]) -> Hidden | None:
         """Messages by their handles, if they may be deleted and nothing else has to be known for
-        that, with the keys of their states; None if it must be looked up.
+        that; None if it must be looked up.
         """
-        found = None
-        if not self._has_arrivals:
-            secret, scheduled = self.receipt_secret, self.timers.scheduled
-            found = native.hidden_messages(
-                secret,
-                self.partition,
-                self.generation,
-                handles,
-                scheduled,
-                self.messages.state,
-                held,
-            )
-        return None if found is None else (Hidden(found[0]), found[1])
+        if self._has_arrivals:
+            return None
+        secret, partition, generation = self.receipt_secret, self.partition, self.generation
+        scheduled, states = self.timers.scheduled, self.messages.state
+        found = native.hidden_messages(
+            secret, partition, generation, handles, scheduled, states, held
+        )
+        return None if found is None else Hidden(found[0], found[1])
 
     def deleted(self, hidden: Hidden) -> None:
         """The delete is through."""
-        self.removed(hidden.times)
+        if self.tenants is None:
+            super().removed(hidden.times)
+        else:
+            self.removed(hidden.times)
 
     def indexed_record(self, position: int) -> MessageRecord | None:
         """As for every queue, and what waits in a fair one."""

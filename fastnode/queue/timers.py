@@ -7,7 +7,7 @@ come near, so memory is bounded however many messages are delayed.
 """
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from fastnode import config
@@ -125,19 +125,22 @@ class Timers:
             return
         if self._due:
             self.forget(positions)
-        self.scheduled.update(dict.fromkeys(positions, visible_at))
+        scheduled = self.scheduled
+        for position in positions:
+            scheduled[position] = visible_at
         heapq.heappush(self._heap, (visible_at, positions, was_received))
         self._heaped += len(positions)
         if self._heaped > 2 * config.TIMER_PAGE:
             self._make_room()
 
-    def forget(self, positions: Iterable[int]) -> None:
+    def forget(self, positions: Collection[int]) -> None:
         """Messages were deleted, or their timers changed. Heaps drop what is no longer known."""
-        scheduled, due = self.scheduled, self._due
+        take, due = self.scheduled.pop, self._due
         for position in positions:
-            scheduled.pop(position, None)
-            if due and due.pop(position, False):
-                self._due_received -= 1
+            take(position, None)
+        if due:
+            for position in positions:
+                self._due_received -= due.pop(position, False)
 
     def advance(self, now: int) -> None:
         """Whatever is visible at `now` becomes due."""

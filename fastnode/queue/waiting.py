@@ -139,18 +139,29 @@ class Waiting:
     def take_plain(
         self, limit: int, expired_ms: int, state_prefix: bytes, held: set[bytes]
     ) -> PlainChoice | None:
-        """As `take`, if these messages need nothing but to be handed out."""
-        taken = native.take_plain(self._buffer, limit, expired_ms, state_prefix, held)
-        if taken is None:
+        """As `take` and `claim`, if there are messages and these need nothing but to be handed
+        out.
+        """
+        buffer = self._buffer
+        taken = native.take_plain(buffer, limit, expired_ms, state_prefix, held)
+        if taken is None or not taken[0]:
             return None
         items, positions, keys, size = taken
         self._buffered_bytes -= size
-        return PlainChoice(items, positions, keys)
+        # The buffer is in order.
+        first, mark, claims = positions[0], buffer[0][0] if buffer else self._next, self._claims
+        if claims:
+            mark = min(mark, claims[0])
+            insort(claims, first)
+        else:
+            claims.append(first)
+        return PlainChoice(items, positions, keys, first, mark)
 
-    def untake(self, items: Sequence[Item]) -> None:
+    def untake(self, choice: PlainChoice) -> None:
         """They were just taken, and nobody wants them after all."""
-        self._buffer.extendleft(reversed(items))
-        self._buffered_bytes += sum([len(record) for _, record in items])
+        self.settle(choice.first)
+        self._buffer.extendleft(reversed(choice.items))
+        self._buffered_bytes += sum([len(record) for _, record in choice.items])
 
     def put_back(self, items: Sequence[Item]) -> None:
         """In their old places: receives that failed must not reorder the queue, or the mark would

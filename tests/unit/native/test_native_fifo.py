@@ -280,6 +280,8 @@ READY_STEPS = st.one_of(
     st.tuples(st.just("empty"), MANY),
     st.tuples(st.just("sent"), MANY, TIMES),
     *[st.tuples(st.just("take"), TIMES)] * 2,
+    st.tuples(st.just("take_many"), TIMES, st.integers(1, 5)),
+    st.tuples(st.just("renew_all"), st.lists(MANY, max_size=3)),
     st.tuples(st.just("claim"), MANY),
     st.tuples(st.just("give_back"), st.lists(MANY, max_size=2)),
 )
@@ -289,14 +291,50 @@ def run(ready: Any, rows: dict[str, bytes], delay: int, kind: str, *what: Any) -
     """`rows` are what the engine has."""
     if kind == "renew" or kind == "empty":
         return ready.renew(what[0], rows.get(what[0]))
+    if kind == "renew_all":
+        return renew_all(ready, rows, what[0])
+    if kind == "take_many":
+        return take_many(ready, rows, *what)
     if kind != "take":
         rest = [what[1] << 16] if kind == "sent" else []
         return getattr(ready, kind)(what[0], *rest)
     while ready.needs_page(what[0], delay):
-        heads = sorted(Head.stored(group, row) for group, row in rows.items())
-        page = [head for head in heads if head >= ready.horizon][:2]
-        ready.load([row_of(head) for head in page], is_last=len(page) < 2)
+        load_page(ready, rows)
     return ready.take(what[0], delay)
+
+
+def load_page(ready: Any, rows: dict[str, bytes]) -> None:
+    heads = sorted(Head.stored(group, row) for group, row in rows.items())
+    page = [head for head in heads if head >= ready.horizon][:2]
+    ready.load([row_of(head) for head in page], is_last=len(page) < 2)
+
+
+def renew_all(ready: Any, rows: dict[str, bytes], groups: list[str]) -> list[str]:
+    """Of the first group it is known what is stored; the others are read."""
+    known = {group.encode(): rows.get(group) for group in groups[:1]}
+    read: list[str] = []
+
+    def get(key: bytes) -> bytes | None:
+        read.append(key.decode())
+        return rows.get(key.decode())
+
+    ready.renew_all({group: group.encode() for group in groups}, known, get)
+    return read
+
+
+def take_many(ready: Any, rows: dict[str, bytes], now: int, limit: int) -> object:
+    """Every group has two messages."""
+    positions: list[int] = []
+    groups: list[str] = []
+    heads: dict[str, bytes] = {}
+
+    def find(_key: bytes, first: int, wanted: int) -> list[int]:
+        return [first, first + 1][:wanted]
+
+    while ready.take_many(now, limit, b"head", find, positions, groups, heads):
+        load_page(ready, rows)
+    assert heads == {group: b"head" + native.text(group) for group in groups}
+    return positions, groups
 
 
 @COMPILED
