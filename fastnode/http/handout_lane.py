@@ -6,7 +6,6 @@ is the same. Every refusal is left alone. `tests/unit/http/test_handout_lane.py`
 together.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -30,21 +29,20 @@ _EXPLAIN: Final = b"x-fastnode-explain"
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-class HandoutLane(Lane, ABC):
-    shape: type[Struct]
-    # None: it is not plain.
-    read: Callable[[bytes], Any]
+class HandoutLane(Lane):
+    """`shape` is what the general way decodes; `read` gives None for what is not plain."""
 
-    def __init__(self, *parts: Any) -> None:
+    def __init__(self, shape: type[Struct], read: Callable[[bytes], Any], *parts: Any) -> None:
         super().__init__(*parts)
-        self.decode = msgspec.json.Decoder(self.shape).decode
+        self.decode = msgspec.json.Decoder(shape).decode
+        self.read = read
 
-    @abstractmethod
     def _begin(self, request: Request, exchange: Exchange, caller: Caller, plain: Any) -> bool:
         """True if it is on its way."""
+        raise NotImplementedError
 
     def take(self, request: Request, exchange: Exchange) -> bool:
-        if not is_bare(request) or _EXPLAIN in request.headers or not is_first_attempt(request):
+        if not is_bare(request) or request.has(_EXPLAIN) or not is_first_attempt(request):
             return False
         plain, decoded = self.read(request.body), None
         if plain is None:
@@ -75,11 +73,7 @@ class HandoutLane(Lane, ABC):
         return invocation_of(request, caller.sender_id, self.action)
 
 
-class DeleteLane(HandoutLane):
-    action = "DeleteMessage"
-    shape: type[Struct] = DeleteMessageRequest
-    read = staticmethod(read_delete)
-
+class _Deleting(HandoutLane):
     def _begin(
         self, request: Request, exchange: Exchange, caller: Caller, plain: PlainDelete
     ) -> bool:
@@ -93,24 +87,48 @@ class DeleteLane(HandoutLane):
         return pending.work is not None
 
 
-class DeleteBatchLane(DeleteLane):
+class DeleteLane(_Deleting):
+    action = "DeleteMessage"
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(DeleteMessageRequest, read_delete, *parts)
+
+
+class DeleteBatchLane(_Deleting):
     action = "DeleteMessageBatch"
-    shape = DeleteMessageBatchRequest
-    read = staticmethod(read_delete_batch)
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(DeleteMessageBatchRequest, read_delete_batch, *parts)
 
 
-class Pending(Struct, eq=False):
+class Pending:
     """A submitted call; what `store` resumes instead of a coroutine."""
 
-    lane: HandoutLane
-    request: Request
-    exchange: Exchange
-    caller: Caller
+    __slots__ = ("caller", "exchange", "lane", "request")
+
+    def __init__(
+        self, lane: HandoutLane, request: Request, exchange: Exchange, caller: Caller
+    ) -> None:
+        self.lane = lane
+        self.request = request
+        self.exchange = exchange
+        self.caller = caller
 
 
-class _Delete(Pending, eq=False):
-    answer: bytes
-    work: Removal | None = None
+class _Delete(Pending):
+    __slots__ = ("answer", "work")
+
+    def __init__(
+        self,
+        lane: HandoutLane,
+        request: Request,
+        exchange: Exchange,
+        caller: Caller,
+        answer: bytes,
+    ) -> None:
+        super().__init__(lane, request, exchange, caller)
+        self.answer = answer
+        self.work: Removal | None = None
 
     def resume(self, _outcome: object = None) -> None:
         assert self.work is not None

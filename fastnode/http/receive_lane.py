@@ -5,7 +5,7 @@ As in `handout_lane.py`: a request is taken only if the general way would do the
 answer is the same. A receive that finds nothing and does not wait is left alone.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -26,33 +26,52 @@ _EMPTY: Final = b"{}"
 
 class ReceiveLane(HandoutLane):
     action = "ReceiveMessage"
-    shape = ReceiveMessageRequest
-    read = staticmethod(read_receive)
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(ReceiveMessageRequest, read_receive, *parts)
 
     def _begin(
         self, request: Request, exchange: Exchange, caller: Caller, plain: PlainReceive
     ) -> bool:
-        queue_url, limit, timeout, seconds = plain
-        queue = self.plain_queue(caller, queue_url)
+        queue = self.plain_queue(caller, plain[0])
         if queue is None:
             return False
         identity = self.invocation(request, caller)
-        pending = _Receive(
-            self, request, exchange, caller, queue, identity, queue_url, limit, timeout, seconds
-        )
+        pending = _Receive(self, request, exchange, caller, queue, identity, plain)
         return pending.submit() or pending.wait()
 
 
-class _Receive(Pending, eq=False):
-    queue: PlainQueue
-    identity: bytes  # empty until it waits, unless the client gave one
-    queue_url: str
-    limit: int
-    timeout: int | None  # in seconds; None: as the queue is set, until it waits
-    wait_seconds: int | None
-    work: Handout | None = None
-    deadline_ms: int = 0  # from the first wait on
-    waiter: Waiter | None = None  # while it waits
+class _Receive(Pending):
+    __slots__ = (
+        "deadline_ms",
+        "identity",
+        "limit",
+        "queue",
+        "queue_url",
+        "timeout",
+        "wait_seconds",
+        "waiter",
+        "work",
+    )
+
+    def __init__(
+        self,
+        lane: ReceiveLane,
+        request: Request,
+        exchange: Exchange,
+        caller: Caller,
+        queue: PlainQueue,
+        identity: bytes,
+        plain: PlainReceive,
+    ) -> None:
+        super().__init__(lane, request, exchange, caller)
+        self.queue = queue
+        self.identity = identity  # empty until it waits, unless the client gave one
+        # The timeout is in seconds; None: as the queue is set, until it waits.
+        self.queue_url, self.limit, self.timeout, self.wait_seconds = plain
+        self.work: Handout | None = None
+        self.deadline_ms = 0  # from the first wait on
+        self.waiter: Waiter | None = None  # while it waits
 
     def submit(self) -> bool:
         """False if there is nothing that could be handed out as it is."""

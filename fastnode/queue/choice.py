@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from msgspec import Struct
-
 from fastnode import config, native
 from fastnode.native import MESSAGE_MOVED, MessageRecord, MessageState, Write
 from fastnode.queue.message_attributes import Moved, decode_extras
@@ -57,19 +55,31 @@ class Choice(NamedTuple):
         return len(self.expired) >= PASSED_OVER_MAX or len(self.dead) >= DEAD_MAX
 
 
-class PlainChoice(Struct, frozen=True, eq=False):
+class PlainChoice:
     """What a receive claims on its short way: positions and records of messages that nobody has
     received, and the keys of their states; what is claimed, and the mark that may be stored, see
     `Waiting.claim`; in a FIFO queue the group of each, and of these groups where their heads are.
     """
 
-    items: list[tuple[int, bytes]]
-    positions: tuple[int, ...]
-    keys: tuple[bytes, ...]
-    first: int
-    mark: int
-    groups: Sequence[str] = ()
-    heads: dict[str, bytes] = NO_HEADS
+    __slots__ = ("first", "groups", "heads", "items", "keys", "mark", "positions")
+
+    def __init__(
+        self,
+        items: list[tuple[int, bytes]],
+        positions: tuple[int, ...],
+        keys: tuple[bytes, ...],
+        first: int,
+        mark: int,
+        groups: Sequence[str] = (),
+        heads: dict[str, bytes] = NO_HEADS,
+    ) -> None:
+        self.items = items
+        self.positions = positions
+        self.keys = keys
+        self.first = first
+        self.mark = mark
+        self.groups = groups
+        self.heads = heads
 
     def decoded(self) -> Choice:
         """As the long way has it."""
@@ -80,16 +90,25 @@ class PlainChoice(Struct, frozen=True, eq=False):
         return Choice(taken, [], [])
 
 
-class Hidden(Struct, frozen=True, eq=False):
+class Hidden:
     """What a delete removes on its short way: when each message, by its position, would become
     visible, the keys of their states, and in a FIFO queue where the heads of their groups are and
     what takes them out of these.
     """
 
-    times: dict[int, int]
-    keys: tuple[bytes, ...]
-    heads: dict[str, bytes] = NO_HEADS
-    unfiling: Sequence[Write] = ()
+    __slots__ = ("heads", "keys", "times", "unfiling")
+
+    def __init__(
+        self,
+        times: dict[int, int],
+        keys: tuple[bytes, ...],
+        heads: dict[str, bytes] = NO_HEADS,
+        unfiling: Sequence[Write] = (),
+    ) -> None:
+        self.times = times
+        self.keys = keys
+        self.heads = heads
+        self.unfiling = unfiling
 
 
 class Counts(NamedTuple):

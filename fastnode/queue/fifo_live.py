@@ -171,7 +171,7 @@ class FifoQueue(LiveQueue):
         self._wake()
 
     def delivered(self, choice: PlainChoice, nonce: int, visible_at: int) -> None:
-        super().handed_out(choice.positions, visible_at)
+        LiveQueue.handed_out(self, choice.positions, visible_at)
         self._handed.add(choice.positions, choice.groups, nonce)
         self._give_back(choice.heads)
         self._wake()
@@ -286,10 +286,10 @@ class FifoQueue(LiveQueue):
 
     def handed_out(self, positions: tuple[int, ...], visible_at: int) -> None:
         self._handed.forget(positions)
-        super().handed_out(positions, visible_at)
+        LiveQueue.handed_out(self, positions, visible_at)
 
     def removed(self, positions: Collection[int]) -> None:
-        super().removed(positions)
+        LiveQueue.removed(self, positions)
         self._handed.forget(positions)
         if self._held:
             for position in positions:

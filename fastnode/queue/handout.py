@@ -8,8 +8,6 @@ has happened. What is written, and what memory learns, is the same.
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec import Struct
-
 from fastnode import native
 from fastnode.errors import OperationError
 from fastnode.native import MessageState
@@ -21,7 +19,6 @@ from fastnode.queue.plans import Claim
 from fastnode.queue.receive_one import Received
 from fastnode.queue.service import Service
 from fastnode.queue.standard_live import StandardQueue
-from fastnode.queue.waiting import Waiting
 from fastnode.store.group import Waiting as Resumable
 
 # Queues whose messages are in one group of nodes.
@@ -30,17 +27,35 @@ PlainQueue = StandardQueue | FifoQueue
 PLAIN_QUEUES: Final = (StandardQueue, FifoQueue)
 
 
-class Handout(Struct, eq=False):
+class Handout:
     """A receive that is submitted."""
 
-    request: bytes
-    queue: PlainQueue
-    generation: int
-    commit_ts: int
-    visible_at: int
-    choice: PlainChoice
-    # Of the queue's memory, where it has a claim; see `Claim`.
-    waiting: Waiting
+    __slots__ = (
+        "choice",
+        "commit_ts",
+        "generation",
+        "queue",
+        "request",
+        "visible_at",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        request: bytes,
+        queue: PlainQueue,
+        commit_ts: int,
+        visible_at: int,
+        choice: PlainChoice,
+    ) -> None:
+        self.request = request
+        self.queue = queue
+        self.generation = queue.generation
+        self.commit_ts = commit_ts
+        self.visible_at = visible_at
+        self.choice = choice
+        # Of the queue's memory, where it has a claim; see `Claim`.
+        self.waiting = queue.waiting
 
     def landed(self) -> None:
         self.waiting.settle(self.choice.first)
@@ -98,8 +113,7 @@ def submit_receive(
     # Only now: whoever is woken plans at once, and its transaction must come after this one.
     if queue.waiters and queue.has_available():
         queue.waiters.wake_one()
-    generation = queue.generation
-    return Handout(request, queue, generation, commit_ts, visible_at, choice, queue.waiting)
+    return Handout(request, queue, commit_ts, visible_at, choice)
 
 
 def may_wait(service: Service, queue: PlainQueue, identity: bytes) -> bool:
@@ -107,12 +121,15 @@ def may_wait(service: Service, queue: PlainQueue, identity: bytes) -> bool:
     return not (may_be_full(queue) or service.polls.has(identity) or queue.has_available())
 
 
-class Removal(Struct, eq=False):
+class Removal:
     """A delete that is submitted."""
 
-    request: bytes
-    queue: PlainQueue
-    hidden: Hidden
+    __slots__ = ("hidden", "queue", "request")
+
+    def __init__(self, request: bytes, queue: PlainQueue, hidden: Hidden) -> None:
+        self.request = request
+        self.queue = queue
+        self.hidden = hidden
 
     def landed(self) -> None:
         self.queue.deleted(self.hidden)

@@ -1,5 +1,6 @@
 # The memory of a queue as an object of C; `live.py` is what it does.
 
+from fastnode.queue.timers cimport Timers
 from fastnode.queue.traffic cimport Traffic
 from fastnode.queue.waiting cimport Waiting
 from fastnode.store.group cimport Group
@@ -11,7 +12,8 @@ cdef class LiveQueue(Traffic):
     cdef object __weakref__
     cdef public Group group
     cdef public object keys, partition, messages, send_keys, handout_keys, record, settings, policy
-    cdef public object throttle, read_ahead, waiters, timers, tenants, generation
+    cdef public object throttle, read_ahead, waiters, tenants, generation
+    cdef public Timers timers
     cdef public str account, region, name
     cdef public bytes receipt_secret
     cdef public Waiting waiting

@@ -313,7 +313,7 @@ class LiveQueue(Traffic):
     def handed_out(self, positions: tuple[int, ...], visible_at: int) -> None:
         """As `scheduled`, for what one receive took."""
         self.deliveries += len(positions)
-        self.timers.hide(positions, visible_at, was_received=True)
+        self.timers.hide(positions, visible_at, True)
         if self.swept_to:
             self.swept_to = min(self.swept_to, *positions)
         if self.waiters:

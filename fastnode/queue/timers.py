@@ -116,9 +116,10 @@ class Timers:
             self.schedule(timer)
 
     def schedule(self, timer: Timer) -> None:
-        self.hide((timer.position,), timer.visible_at, was_received=timer.was_received)
+        visible_at, position, was_received = timer
+        self.hide((position,), visible_at, was_received)
 
-    def hide(self, positions: tuple[int, ...], visible_at: int, *, was_received: bool) -> None:
+    def hide(self, positions: tuple[int, ...], visible_at: int, was_received: bool) -> None:
         """All of them become due at the same time; each had another timer before, or none."""
         if visible_at >= self._horizon:
             self.forget(positions)
@@ -135,9 +136,9 @@ class Timers:
 
     def forget(self, positions: Collection[int]) -> None:
         """Messages were deleted, or their timers changed. Heaps drop what is no longer known."""
-        take, due = self.scheduled.pop, self._due
+        scheduled, due = self.scheduled, self._due
         for position in positions:
-            take(position, None)
+            scheduled.pop(position, None)
         if due:
             for position in positions:
                 self._due_received -= due.pop(position, False)

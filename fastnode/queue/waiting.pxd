@@ -1,5 +1,6 @@
 # Messages that wait, as an object of C; `waiting.py` is what it does.
 
+from fastnode.queue.choice cimport PlainChoice
 from fastnode.queue.read_ahead cimport ReadAhead
 
 
@@ -13,6 +14,8 @@ cdef class Waiting:
     cpdef append(self, position, bytes record)
     cpdef extend(self, position, records)
     cpdef bint is_short_of(self, Py_ssize_t wanted) except -1
-    cpdef take_plain(self, Py_ssize_t limit, expired_ms, bytes state_prefix, set held)
+    cpdef PlainChoice take_plain(
+        self, Py_ssize_t limit, expired_ms, bytes state_prefix, set held
+    )
     cpdef claim(self, position, filed=*)
     cpdef settle(self, position)

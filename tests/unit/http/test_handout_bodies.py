@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from msgspec.inspect import StructType, type_info
 
 from fastnode import _reads_ref, native
-from fastnode.http.receive_lane import ReceiveLane
 from fastnode.queue import api
 from tests.unit.http.handout_front import URL, Front, assert_alike, post_body
 from tests.unit.native import json_bodies as bodies
@@ -79,7 +78,7 @@ def fields_of(shape: Any) -> Any:
 )
 def test_which_receives_are_plain(members: bytes, is_plain: bool) -> None:
     body = b'{"QueueUrl": "http://localhost/q"%b}' % members
-    assert (ReceiveLane.read(body) is not None) is is_plain
+    assert (native.read_receive(body) is not None) is is_plain
 
 
 def test_of_two_members_with_one_name_the_last_one_counts() -> None:

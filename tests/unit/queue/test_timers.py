@@ -80,7 +80,7 @@ def test_what_was_deleted_makes_room_before_what_is_alive() -> None:
     for position in range(6):
         timers.schedule(Timer(far + position, position, True))
     for near in range(100):
-        timers.hide((100, 101), near, was_received=True)
+        timers.hide((100, 101), near, True)
         timers.forget((100, 101))
     assert timers.knows_all
     assert timers.times_of(range(6)) == {n: far + n for n in range(6)}
