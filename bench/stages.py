@@ -49,7 +49,7 @@ RULES: Final = tuple(
         (r"\(fastnode/(_http(_ref)?\.|http/(connection|http1|chunked|server)\.py)", HEAD),
         (r"^_verifier\b|\(fastnode/(_sigv4|http/(identity|sigv4|credentials))", SIGNATURE),
         (r"\(fastnode/(peers|cluster)/", LINKS),
-        (r"\(fastnode/_(occ|filed)|\bdecode_entry\b|\bwrite_landed\b|\bhead_changes\b", APPLY),
+        (r"\(fastnode/_(entry|occ|landed|filed)", APPLY),
         (r"^(Group\.(apply|_decide|_finish|commit)|Driver\.apply)", APPLY),
         (r"\(fastnode/store/(apply|sums|heads|engine|window|counters)\.py|\(rocksdict", APPLY),
         (r"^\w+\.added\w* \(fastnode/queue/", APPLY),

@@ -89,11 +89,14 @@ def sends(store: Store, group_of: Callable[[int], str]) -> list[Decided]:
 
 
 def untouched(decided: list[Decided]) -> list[Decided]:
-    def without(transaction: Transaction) -> Transaction:
+    def without(transaction: Transaction) -> bytes:
         writes = [write for write in transaction.writes if write[0] != native.TOUCH]
-        return transaction._replace(writes=writes)
+        return native.encode_transaction(*transaction._replace(writes=writes))
 
-    return [Decided([without(each) for each in row.transactions], row.resolved) for row in decided]
+    def entry(row: Decided) -> native.Entry:
+        return native.Entry(native.encode_entry(list(map(without, row.entry.transactions()))))
+
+    return [Decided(entry(row), row.resolved) for row in decided]
 
 
 @pytest.mark.parametrize("name", GROUPS)

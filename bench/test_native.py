@@ -19,6 +19,7 @@ from fastnode import (
     _core_ref,
     _deliver_ref,
     _keys_ref,
+    _landed_ref,
     _plain_ref,
     _plan_ref,
     _reads_ref,
@@ -64,7 +65,17 @@ HIDDEN = {TIMESTAMP << 16: TIMESTAMP}
 TEN_ITEMS = [(one, RECORD) for one in TEN]
 HANDOUT = native.HandoutKeys(READS[0], PLACES, *[PREFIX] * 4)
 STAMPS = (REQUEST, TIMESTAMP, TIMESTAMP, 2)
-FIFO_TRANSACTIONS = [native.Transaction(*SEND[:6], FIFO_WRITES)] * 64
+FIFO_ENTRY = native.encode_entry([native.encode_transaction(*SEND[:6], FIFO_WRITES)] * 64)
+
+
+class Taker:
+    """Batch and sums of which nothing is seen but their cost."""
+
+    put = delete = delete_range = drop = staticmethod(dict[bytes, bytes]().get)
+
+    def __init__(self) -> None:
+        self.added: dict[bytes, int] = {}
+        self.raised: dict[bytes, bytes] = {}
 
 
 class Case(NamedTuple):
@@ -75,7 +86,7 @@ class Case(NamedTuple):
 
 
 TWINS = vars(_deliver_ref) | vars(_send_ref) | vars(_plan_ref) | vars(_core_ref) | vars(_keys_ref)
-TWINS |= vars(_plain_ref) | vars(_reads_ref)
+TWINS |= vars(_plain_ref) | vars(_reads_ref) | vars(_landed_ref)
 CASES = {
     "text": Case(1.5, ("orders",)),
     "queue_segment": Case(3.0, ("123456789012", "eu-west-1", "orders")),
@@ -111,14 +122,12 @@ CASES = {
     "encode_entry": Case(7.0, (BATCH,)),
     "encode_text": Case(1.5, ("x" * 200,)),
     "write_landed": Case(
-        1.2,
+        4.0,
         (
-            native.decode_entry(ENTRY),
+            native.Entry(ENTRY),
             [(native.APPLIED, TIMESTAMP, 1)] * len(BATCH),
-            {}.setdefault,
-            {}.get,
-            lambda kind, key, value: None,
-            {},
+            Taker(),
+            Taker(),
         ),
     ),
     "plan_sends": Case(
@@ -177,9 +186,9 @@ CASES = {
         ),
     ),
     "head_changes": Case(
-        2.0, (FIFO_TRANSACTIONS, [(native.APPLIED, TIMESTAMP, 1)] * len(FIFO_TRANSACTIONS), {})
+        8.0,
+        ([(native.Entry(FIFO_ENTRY), [(native.APPLIED, TIMESTAMP, 1)] * len(BATCH))], {}),
     ),
-    "decode_entry": Case(10.0, (ENTRY,)),
     "plan_deliveries": Case(4.0, (PLACES, TIMESTAMP, TIMESTAMP, [(one, None) for one in TEN])),
     "plan_removals": Case(3.0, (PLACES, dict.fromkeys(TEN, TIMESTAMP))),
     "show_deliveries": Case(

@@ -2,6 +2,7 @@
 
 from cpython.bytes cimport PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcmp
 
 from fastnode._keys cimport (
     address,
@@ -23,6 +24,15 @@ cdef enum:
     RECEIPT_CHARS_MAX = 60
     MESSAGE_HEAD_BYTES = 52
     TRANSACTION_HEAD_BYTES = 43
+    # Kinds of writes; `_core.pyx` holds them to what the twin says.
+    KIND_PUT = 1
+    KIND_DELETE = 2
+    KIND_DROP = 3
+    KIND_ADD = 4
+    KIND_MAX = 5
+    KIND_FRESH_PUT = 6
+    KIND_FRESH_DELETE = 7
+    KIND_TOUCH = 8
 
 
 cdef struct Message:
@@ -60,6 +70,29 @@ cdef const uint8_t* read_receipt(
     const uint8_t* letters, Py_ssize_t size, uint8_t* raw, int64_t* partition
 ) noexcept nogil
 cdef object receipt_at(const uint8_t* at, int64_t partition)
+
+
+cdef inline int check_write(
+    long kind, const uint8_t* key, Py_ssize_t key_size, const uint8_t* value, Py_ssize_t value_size
+) except -1:
+    if kind < KIND_PUT or kind > KIND_TOUCH:
+        raise ValueError("unknown kind of write")
+    if value_size != 0 and (
+        kind == KIND_DELETE or kind == KIND_FRESH_DELETE or kind == KIND_TOUCH
+    ):
+        raise ValueError("a delete or a touch has no value")
+    if kind == KIND_DROP and is_above(key, key_size, value, value_size):
+        raise ValueError("a dropped range ends before it starts")
+    if kind == KIND_ADD and value_size != 8:
+        raise ValueError("a delta has 8 bytes")
+    return 0
+
+
+cdef inline bint is_above(
+    const uint8_t* left, Py_ssize_t left_size, const uint8_t* right, Py_ssize_t right_size
+) noexcept nogil:
+    cdef int order = memcmp(left, right, min(left_size, right_size))
+    return order > 0 or (order == 0 and left_size > right_size)
 
 
 cdef inline void sip_round(uint64_t* state) noexcept nogil:

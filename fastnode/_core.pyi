@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fastnode._core_ref import MessageRecord, MessageState, Receipt, Transaction
+from fastnode._core_ref import MessageRecord, MessageState, Receipt
 
 # Cython's table of the C functions that `_core.pxd` offers to other compiled modules.
 __pyx_capi__: dict[str, object]
@@ -42,4 +42,3 @@ def encode_transaction(
     writes: Sequence[tuple[int, bytes, bytes]],
 ) -> bytes: ...
 def encode_entry(transactions: Sequence[bytes]) -> bytes: ...
-def decode_entry(entry: bytes) -> list[Transaction]: ...

@@ -1,9 +1,9 @@
 # cython: language_level=3
-"""Message ids, receipt handles, records and the transaction codec in C.
+"""Message ids, receipt handles, records and encoded transactions in C.
 
 `_core_ref.py` is the readable version and owns constants and types; tests hold the two equal.
 Encoders allocate their result once and copy into it; decoders read through a cursor that never
-passes its end. Key layouts are not here.
+passes its end. Key layouts are not here; entries are read in `_entry.pyx`.
 """
 
 from cpython.bytes cimport (
@@ -12,15 +12,13 @@ from cpython.bytes cimport (
     PyBytes_FromStringAndSize,
     PyBytes_GET_SIZE,
 )
-from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.long cimport PyLong_AsLong, PyLong_Check
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeASCII, PyUnicode_DecodeUTF8
 from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
-from libc.string cimport memcmp, memset
+from libc.string cimport memset
 
 from fastnode._keys cimport (
     Cursor,
@@ -51,7 +49,6 @@ cdef extern from "Python.h":
 cdef type _Receipt = _ref.Receipt
 cdef type _MessageRecord = _ref.MessageRecord
 cdef type _MessageState = _ref.MessageState
-cdef type _Transaction = _ref.Transaction
 
 cdef uint8_t _RECORD_VERSION = _ref.RECORD_VERSION
 cdef uint8_t _ENTRY_VERSION = _ref.ENTRY_VERSION
@@ -61,13 +58,10 @@ cdef Py_ssize_t _RECEIPT_CHARS = _ref.RECEIPT_CHARS
 cdef Py_ssize_t _RECEIPT_CHARS_PARTITIONED = _ref.RECEIPT_CHARS_PARTITIONED
 cdef int64_t _UNPARTITIONED = _ref.UNPARTITIONED
 cdef int _ENTRIES_MAX = _ref.ENTRIES_MAX
-cdef long _KIND_FIRST = _ref.PUT
-cdef long _FRESH_DELETE = _ref.FRESH_DELETE
-cdef long _TOUCH = _ref.TOUCH
-cdef long _KIND_LAST = _TOUCH
-cdef long _DELETE = _ref.DELETE
-cdef long _DROP = _ref.DROP
-cdef long _ADD = _ref.ADD
+
+assert (KIND_PUT, KIND_DELETE, KIND_DROP, KIND_ADD) == (_ref.PUT, _ref.DELETE, _ref.DROP, _ref.ADD)
+assert (KIND_MAX, KIND_TOUCH) == (_ref.MAX, _ref.TOUCH)
+assert (KIND_FRESH_PUT, KIND_FRESH_DELETE) == (_ref.FRESH_PUT, _ref.FRESH_DELETE)
 
 cdef enum:
     STATE_BYTES = 29
@@ -366,105 +360,6 @@ def encode_entry(transactions not None):
     return result
 
 
-def decode_entry(bytes entry not None):
-    cdef Cursor cursor = cursor_over(entry)
-    cdef const uint8_t* head = take(&cursor, 5)
-    check_version(head[0], _ENTRY_VERSION)
-    cdef Py_ssize_t size_min = 4 + TRANSACTION_HEAD_BYTES
-    cdef Py_ssize_t index, count = countable(&cursor, load_u32(head + 1), size_min)
-    cdef list transactions = PyList_New(count)
-    cdef object transaction
-    for index in range(count):
-        transaction = take_transaction(&cursor)
-        Py_INCREF(transaction)
-        PyList_SET_ITEM(transactions, index, transaction)
-    finish(&cursor)
-    return transactions
-
-
-cdef object take_transaction(Cursor* outer):
-    cdef Cursor cursor
-    cdef uint32_t size = load_u32(take(outer, 4))
-    cursor.at = take(outer, size)
-    cursor.end = cursor.at + size
-    cdef const uint8_t* head = take(&cursor, TRANSACTION_HEAD_BYTES)
-    cdef list reads = take_reads(&cursor, load_u32(head + 35))
-    cdef list writes = take_writes(&cursor, load_u32(head + 39))
-    finish(&cursor)
-    return named(
-        _Transaction,
-        (
-            slice_of(head, ID_BYTES),
-            load_u64(head + 16),
-            load_u64(head + 24),
-            head[32],
-            load_u16(head + 33),
-            reads,
-            writes,
-        ),
-    )
-
-
-cdef list take_reads(Cursor* cursor, uint32_t announced):
-    cdef Py_ssize_t index, count = countable(cursor, announced, 4)
-    cdef list reads = PyList_New(count)
-    cdef bytes key
-    for index in range(count):
-        key = take_blob(cursor)
-        Py_INCREF(key)
-        PyList_SET_ITEM(reads, index, key)
-    return reads
-
-
-cdef list take_writes(Cursor* cursor, uint32_t announced):
-    cdef Py_ssize_t index, count = countable(cursor, announced, 9)
-    cdef list writes = PyList_New(count)
-    cdef bytes key, value
-    cdef tuple row
-    cdef long kind
-    for index in range(count):
-        kind = take(cursor, 1)[0]
-        key = take_blob(cursor)
-        value = take_blob(cursor)
-        check_write(kind, key, value)
-        row = (kind, key, value)
-        Py_INCREF(row)
-        PyList_SET_ITEM(writes, index, row)
-    return writes
-
-
-cdef inline Py_ssize_t countable(Cursor* cursor, uint32_t announced, Py_ssize_t size_min) except -1:
-    """A count is believed only if that many of the smallest items fit: it cannot ask for memory."""
-    if announced > <uint64_t>((cursor.end - cursor.at) // size_min):
-        raise ValueError("truncated")
-    return announced
-
-
-cdef inline bytes take_blob(Cursor* cursor):
-    cdef uint32_t size = load_u32(take(cursor, 4))
-    return slice_of(take(cursor, size), size)
-
-
-cdef int check_write(long kind, bytes key, bytes value) except -1:
-    if kind < _KIND_FIRST or kind > _KIND_LAST:
-        raise ValueError("unknown kind of write")
-    if PyBytes_GET_SIZE(value) != 0 and (
-        kind == _DELETE or kind == _FRESH_DELETE or kind == _TOUCH
-    ):
-        raise ValueError("a delete or a touch has no value")
-    if kind == _DROP and is_above(key, value):
-        raise ValueError("a dropped range ends before it starts")
-    if kind == _ADD and PyBytes_GET_SIZE(value) != 8:
-        raise ValueError("a delta has 8 bytes")
-    return 0
-
-
-cdef bint is_above(bytes left, bytes right) noexcept:
-    cdef Py_ssize_t left_size = PyBytes_GET_SIZE(left), right_size = PyBytes_GET_SIZE(right)
-    cdef int order = memcmp(address(left), address(right), min(left_size, right_size))
-    return order > 0 or (order == 0 and left_size > right_size)
-
-
 cdef Py_ssize_t reads_size(object blobs) except -1:
     cdef Py_ssize_t index, size = 0, count = PySequence_Fast_GET_SIZE(blobs)
     if count > UINT32_MAX:
@@ -499,7 +394,11 @@ cdef inline Py_ssize_t write_size(object row) except -1:
     cdef PyObject* key = PyTuple_GET_ITEM(row, 1)
     cdef PyObject* value = PyTuple_GET_ITEM(row, 2)
     cdef Py_ssize_t size = 1 + blob_size(key) + blob_size(value)
-    check_write(kind_of(row), <bytes>key, <bytes>value)
+    check_write(
+        kind_of(row),
+        address(<bytes>key), PyBytes_GET_SIZE(<bytes>key),
+        address(<bytes>value), PyBytes_GET_SIZE(<bytes>value),
+    )
     return size
 
 

@@ -204,7 +204,7 @@ def encode_message(
 
 
 def decode_message(record: bytes) -> MessageRecord:
-    reader = _Reader(record, RECORD_VERSION)
+    reader = Reader(record, RECORD_VERSION)
     flags, message_id, sent_ms, body_md5 = (
         reader.number(1),
         reader.take(16),
@@ -223,7 +223,7 @@ def encode_state(nonce: int, receive_count: int, visible_at: int, first_receive_
 
 
 def decode_state(record: bytes) -> MessageState:
-    reader = _Reader(record, RECORD_VERSION)
+    reader = Reader(record, RECORD_VERSION)
     state = MessageState(reader.number(8), reader.number(4), reader.number(8), reader.number(8))
     reader.finish()
     return state
@@ -245,7 +245,7 @@ def encode_transaction(
     for key in reads:
         parts += [_u32(len(key)), key]
     for kind, key, value in writes:
-        _check_write(kind, key, value)
+        check_write(kind, key, value)
         parts += [kind.to_bytes(1, "big"), _u32(len(key)), key, _u32(len(value)), value]
     return b"".join(parts)
 
@@ -257,35 +257,7 @@ def encode_entry(transactions: Sequence[bytes]) -> bytes:
     return b"".join(parts)
 
 
-def decode_entry(entry: bytes) -> list[Transaction]:
-    reader = _Reader(entry, ENTRY_VERSION)
-    transactions = [
-        _decode_transaction(reader.take(reader.number(4))) for _ in range(reader.number(4))
-    ]
-    reader.finish()
-    return transactions
-
-
-def _decode_transaction(encoded: bytes) -> Transaction:
-    reader = _Reader(encoded)
-    request, start_ts, commit_ts = reader.take(16), reader.number(8), reader.number(8)
-    retention, mask = reader.number(1), reader.number(2)
-    read_count, write_count = reader.number(4), reader.number(4)
-    reads = [reader.take(reader.number(4)) for _ in range(read_count)]
-    writes = [_decode_write(reader) for _ in range(write_count)]
-    reader.finish()
-    return Transaction(request, start_ts, commit_ts, retention, mask, reads, writes)
-
-
-def _decode_write(reader: "_Reader") -> tuple[int, bytes, bytes]:
-    kind = reader.number(1)
-    key = reader.take(reader.number(4))
-    value = reader.take(reader.number(4))
-    _check_write(kind, key, value)
-    return kind, key, value
-
-
-def _check_write(kind: int, key: bytes, value: bytes) -> None:
+def check_write(kind: int, key: bytes, value: bytes) -> None:
     """What apply may rely on, because a poisoned entry would stop every replica."""
     if not PUT <= kind <= TOUCH:
         raise ValueError("unknown kind of write")
@@ -297,7 +269,7 @@ def _check_write(kind: int, key: bytes, value: bytes) -> None:
         raise ValueError("a delta has 8 bytes")
 
 
-class _Reader:
+class Reader:
     """Consumes bytes from the left; running out of them is a ValueError."""
 
     def __init__(self, source: bytes, version: int | None = None) -> None:

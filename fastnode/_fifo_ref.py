@@ -11,8 +11,7 @@ from typing import Final, NamedTuple, Self
 
 from fastnode._core_ref import FRESH_DELETE, TOUCH
 from fastnode._deliver_ref import Item, Write, receipt_places, state_keys
-from fastnode._keys_ref import text
-from fastnode._plan_ref import POSITION_BYTES
+from fastnode._keys_ref import POSITION_BYTES, text
 
 # A place in the stored order: when, and which position.
 Place = tuple[int, int]

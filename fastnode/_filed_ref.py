@@ -6,7 +6,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from fastnode._plan_ref import POSITION_BYTES
+from fastnode._keys_ref import POSITION_BYTES
 
 # What a group costs besides, in positions.
 GROUP_PLACES: Final = 16

@@ -22,6 +22,8 @@ FAMILY_DEDUP: Final = b"!sqs|msg|dedup|"
 FAMILY_GROUP: Final = b"!sqs|msg|group|"
 FAMILY_ID: Final = b"!sqs|msg|id|"
 
+# A position ends the keys of messages: commit timestamp and entry.
+POSITION_BYTES: Final = 10
 # An account is digits, so no queue segment can begin with this letter.
 PARTITIONED: Final = b"p|"
 UNPARTITIONED: Final = -1

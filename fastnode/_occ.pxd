@@ -67,7 +67,8 @@ cdef struct Parsed:
     uint16_t status
 
 
-cdef struct Entry:
+cdef struct Judged:
+    # One entry.
     Parsed* parsed
     Py_ssize_t count
     Py_ssize_t parsed_capacity
@@ -102,7 +103,7 @@ cdef struct Memory:
 
 cdef class Resolver:
     cdef Memory memory
-    cdef Entry entry
+    cdef Judged judged
 
 
 # --- the hash tables: open addressing over the positions of the nodes --------------------------

@@ -2,23 +2,33 @@
 """The apply rules in C: conflict table and committed window in flat memory.
 
 `_occ_ref.py` is the readable version and owns constants and types; tests hold the two equal. An
-entry passes three steps: it is read and hashed, where every refusal happens; it is judged, which
-touches C memory only and cannot fail; its outcomes and its row become Python objects. Both tables
-are allocated whole, at their bounds: pages that were never needed cost nothing, and no entry has to
-wait for a table that grows.
+entry passes three steps: its keys are hashed in place, where every refusal happens; it is judged,
+which touches C memory only and cannot fail; its outcomes and its row become Python objects. Both
+tables are allocated whole, at their bounds: pages that were never needed cost nothing, and no entry
+has to wait for a table that grows.
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.list cimport PyList_New, PyList_SET_ITEM
-from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from cpython.tuple cimport PyTuple_Check, PyTuple_GET_SIZE
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 
+from fastnode._core cimport KIND_DELETE, KIND_PUT
+from fastnode._entry cimport (
+    Blob,
+    Entry,
+    Place,
+    Write,
+    first_read,
+    read_count,
+    walk_blob,
+    walk_write,
+    write_count,
+)
 from fastnode._keys cimport (
     Cursor,
     address,
@@ -35,7 +45,6 @@ from fastnode._keys cimport (
 
 from xxhash import xxh3_64_intdigest as _long_hash
 
-from fastnode import _core_ref as _core_types
 from fastnode import _occ_ref as _ref
 
 cdef extern from "Python.h":
@@ -56,8 +65,6 @@ cdef uint16_t _STALE = _ref.STALE
 cdef uint16_t _DUPLICATE = _ref.DUPLICATE
 cdef uint16_t _TOO_OLD = _ref.TOO_OLD
 cdef uint16_t _CONFLICT = _ref.CONFLICT
-cdef long _PUT = _core_types.PUT
-cdef long _DELETE = _core_types.DELETE
 
 assert len(_ref.CLASSES) == CLASS_COUNT
 assert _ref.TABLE_ROWS_MAX < POSITION_MASK
@@ -85,8 +92,8 @@ cdef class Resolver:
         free(self.memory.requests.slots)
         free(self.memory.rows)
         free(self.memory.expired)
-        free(self.entry.parsed)
-        free(self.entry.prints)
+        free(self.judged.parsed)
+        free(self.judged.prints)
 
     @property
     def floor(self):
@@ -116,8 +123,8 @@ cdef class Resolver:
             + table_bytes(&memory.requests)
             + memory.rows_capacity * sizeof(Row)
             + memory.expired_capacity * sizeof(uint64_t)
-            + self.entry.parsed_capacity * sizeof(Parsed)
-            + self.entry.prints_capacity * sizeof(Print)
+            + self.judged.parsed_capacity * sizeof(Parsed)
+            + self.judged.prints_capacity * sizeof(Print)
         )
 
     def find(self, bytes request not None):
@@ -128,16 +135,16 @@ cdef class Resolver:
         cdef Node* node = find(&self.memory.requests, &name)
         return None if node == NULL else (node.commit_ts, node.other)
 
-    def resolve(self, list transactions not None):
-        cdef Entry* entry = &self.entry
+    def resolve(self, Entry entry not None):
+        cdef Judged* judged = &self.judged
         cdef Memory* memory = &self.memory
-        read_entry(memory, entry, transactions)
+        read_entry(memory, judged, entry)
         reserve_row(memory)
-        judge_entry(memory, entry)
-        cdef list outcomes = outcomes_of(memory, entry)
+        judge_entry(memory, judged)
+        cdef list outcomes = outcomes_of(memory, judged)
         if memory.last_commit_ts == memory.before:
             return PyTuple_Type.tp_new(_Resolved, ((outcomes, 0, b"", []),), NULL)
-        cdef bytes row = encode_row(memory, entry)
+        cdef bytes row = encode_row(memory, judged)
         cdef list expired = [memory.expired[at] for at in range(memory.expired_count)]
         memory.expired_count = 0
         expired.sort()
@@ -164,13 +171,13 @@ cdef class Resolver:
 # --- reading an entry: every refusal happens here, before anything is changed ------------------
 
 
-cdef int read_entry(Memory* memory, Entry* entry, list transactions) except -1:
+cdef int read_entry(Memory* memory, Judged* entry, Entry source) except -1:
     cdef Py_ssize_t at
     entry.count = entry.print_count = 0
-    for transaction in transactions:
+    for at in range(source.count):
         if entry.count == entry.parsed_capacity:
             entry.parsed = <Parsed*>grown(entry.parsed, &entry.parsed_capacity, sizeof(Parsed))
-        read_transaction(entry, &entry.parsed[entry.count], transaction)
+        read_transaction(entry, &entry.parsed[entry.count], &source.places[at])
         expect(&memory.requests, &entry.parsed[entry.count].request)
         entry.count += 1
     for at in range(entry.print_count):
@@ -178,65 +185,54 @@ cdef int read_entry(Memory* memory, Entry* entry, list transactions) except -1:
     return 0
 
 
-cdef int read_transaction(Entry* entry, Parsed* parsed, object transaction) except -1:
-    if not PyTuple_Check(transaction) or PyTuple_GET_SIZE(transaction) != 7:
-        raise TypeError("a transaction has seven fields")
-    cdef tuple fields = <tuple>transaction
-    request = fields[0]
-    if not PyBytes_CheckExact(request) or PyBytes_GET_SIZE(request) != 16:
-        raise ValueError("a request has 16 bytes")
-    load_print(&parsed.request, address(<bytes>request))
-    parsed.start_ts = exact(fields[1])
-    parsed.commit_ts = exact(fields[2])
-    parsed.retention = exact(fields[3])
-    parsed.mask = exact(fields[4])
-    if parsed.retention < 0 or parsed.retention >= CLASS_COUNT:
+cdef int read_transaction(Judged* entry, Parsed* parsed, const Place* place) except -1:
+    cdef const uint8_t* head = place.head
+    load_print(&parsed.request, head)
+    parsed.start_ts = load_u64(head + 16)
+    parsed.commit_ts = load_u64(head + 24)
+    parsed.retention = head[32]
+    parsed.mask = load_u16(head + 33)
+    if parsed.retention >= CLASS_COUNT:
         raise ValueError("unknown retention class")
     parsed.writes_start = entry.print_count
-    read_writes(entry, fields[6])
+    read_writes(entry, place)
     parsed.reads_start = entry.print_count
-    read_reads(entry, fields[5])
+    read_reads(entry, place)
     parsed.reads_end = entry.print_count
     return 0
 
 
-cdef inline object exact(object number):
-    """Only an int itself: the conversion of anything else could run foreign code in between."""
-    if not PyLong_CheckExact(number):
-        raise TypeError("an integer is required")
-    return number
-
-
-cdef int read_writes(Entry* entry, list writes) except -1:
-    cdef long kind
-    for write in writes:
-        if not PyTuple_Check(write) or PyTuple_GET_SIZE(write) != 3:
-            raise TypeError("a write has three fields")
-        kind = exact((<tuple>write)[0])
-        if kind == _PUT or kind == _DELETE:
-            read_key(entry, (<tuple>write)[1])
+cdef int read_writes(Judged* entry, const Place* place) except -1:
+    cdef const uint8_t* at = place.writes
+    cdef Write write
+    for _ in range(write_count(place)):
+        at = walk_write(at, &write)
+        if write.kind == KIND_PUT or write.kind == KIND_DELETE:
+            read_key(entry, &write.key)
     return 0
 
 
-cdef int read_reads(Entry* entry, list reads) except -1:
-    for key in reads:
-        read_key(entry, key)
+cdef int read_reads(Judged* entry, const Place* place) except -1:
+    cdef const uint8_t* at = first_read(place)
+    cdef Blob key
+    for _ in range(read_count(place)):
+        at = walk_blob(at, &key)
+        read_key(entry, &key)
     return 0
 
 
-cdef int read_key(Entry* entry, object key) except -1:
-    if not PyBytes_CheckExact(key):
-        raise TypeError("a key is bytes")
+cdef int read_key(Judged* entry, const Blob* key) except -1:
     if entry.print_count == entry.prints_capacity:
         entry.prints = <Print*>grown(entry.prints, &entry.prints_capacity, sizeof(Print))
     cdef Print* name = &entry.prints[entry.print_count]
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(key)
-    if size <= SHORT_KEY_BYTES:
-        name.high = xxh3(address(<bytes>key), size, _SEED_HIGH)
-        name.low = xxh3(address(<bytes>key), size, _SEED_LOW)
+    cdef bytes copy
+    if key.size <= SHORT_KEY_BYTES:
+        name.high = xxh3(key.at, key.size, _SEED_HIGH)
+        name.low = xxh3(key.at, key.size, _SEED_LOW)
     else:
-        name.high = _long_hash(key, _SEED_HIGH)
-        name.low = _long_hash(key, _SEED_LOW)
+        copy = PyBytes_FromStringAndSize(<const char*>key.at, key.size)
+        name.high = _long_hash(copy, _SEED_HIGH)
+        name.low = _long_hash(copy, _SEED_LOW)
     entry.print_count += 1
     return 0
 
@@ -253,7 +249,7 @@ cdef void* grown(void* items, Py_ssize_t* capacity, size_t size) except NULL:
 # --- judging: the rules of one entry, in order -------------------------------------------------
 
 
-cdef void judge_entry(Memory* memory, Entry* entry) noexcept nogil:
+cdef void judge_entry(Memory* memory, Judged* entry) noexcept nogil:
     cdef Py_ssize_t index, requests = 0
     cdef Parsed* parsed
     memory.before = memory.last_commit_ts
@@ -273,7 +269,7 @@ cdef void judge_entry(Memory* memory, Entry* entry) noexcept nogil:
         add_row(memory, memory.last_commit_ts)
 
 
-cdef uint16_t judge(Memory* memory, Entry* entry, Parsed* parsed) noexcept nogil:
+cdef uint16_t judge(Memory* memory, Judged* entry, Parsed* parsed) noexcept nogil:
     cdef Node* node = find(&memory.requests, &parsed.request)
     cdef Py_ssize_t at
     if node != NULL:
@@ -291,7 +287,7 @@ cdef uint16_t judge(Memory* memory, Entry* entry, Parsed* parsed) noexcept nogil
     return _APPLIED
 
 
-cdef void remember(Memory* memory, Entry* entry, Parsed* parsed) noexcept nogil:
+cdef void remember(Memory* memory, Judged* entry, Parsed* parsed) noexcept nogil:
     cdef Py_ssize_t at
     cdef Node* node
     if memory.by_class[parsed.retention].count == memory.rows_max[parsed.retention]:
@@ -430,7 +426,7 @@ cdef void clear_table(Table* table) noexcept nogil:
 # --- results and rows as Python objects --------------------------------------------------------
 
 
-cdef list outcomes_of(Memory* memory, Entry* entry):
+cdef list outcomes_of(Memory* memory, Judged* entry):
     cdef list outcomes = PyList_New(entry.count)
     cdef Py_ssize_t index
     cdef Parsed* parsed
@@ -445,7 +441,7 @@ cdef list outcomes_of(Memory* memory, Entry* entry):
     return outcomes
 
 
-cdef bytes encode_row(Memory* memory, Entry* entry):
+cdef bytes encode_row(Memory* memory, Judged* entry):
     cdef Py_ssize_t size = ROW_HEAD_BYTES + entry.landed_keys * ROW_KEY_BYTES
     cdef int retention
     for retention in range(CLASS_COUNT):
@@ -467,7 +463,7 @@ cdef bytes encode_row(Memory* memory, Entry* entry):
     return row
 
 
-cdef uint8_t* store_keys(uint8_t* at, Entry* entry) noexcept nogil:
+cdef uint8_t* store_keys(uint8_t* at, Judged* entry) noexcept nogil:
     cdef Py_ssize_t index, key
     cdef Parsed* parsed
     for index in range(entry.count):
@@ -478,7 +474,7 @@ cdef uint8_t* store_keys(uint8_t* at, Entry* entry) noexcept nogil:
     return at
 
 
-cdef uint8_t* store_requests(uint8_t* at, Entry* entry, int retention) noexcept nogil:
+cdef uint8_t* store_requests(uint8_t* at, Judged* entry, int retention) noexcept nogil:
     cdef Py_ssize_t index
     cdef Parsed* parsed
     for index in range(entry.count):

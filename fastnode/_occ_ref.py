@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from xxhash import xxh3_64_digest
 
 from fastnode._core_ref import DELETE, PUT, Transaction
+from fastnode._entry_ref import Entry
 
 APPLIED: Final = 0
 STALE: Final = 1
@@ -127,10 +128,11 @@ class Resolver:
         """Commit timestamp and mask of a request that the committed window remembers."""
         return self._requests.get(request)
 
-    def resolve(self, transactions: list[Transaction]) -> Resolved:
+    def resolve(self, entry: Entry) -> Resolved:
         """Judge and remember the transactions of one log entry."""
-        for transaction in transactions:
-            _check_transaction(transaction)
+        transactions = entry.transactions()
+        if any(transaction.retention >= len(CLASSES) for transaction in transactions):
+            raise ValueError("unknown retention class")
         self._before, self._held_now = self.last_commit_ts, 0
         keys: list[tuple[bytes, int]] = []
         requests: list[list[tuple[bytes, int, int]]] = [[] for _ in CLASSES]
@@ -327,13 +329,6 @@ def check_bounds(window_ms: int, keys_max: int, classes: Sequence[tuple[int, int
     counts = [rows_max for _, rows_max in classes]
     if not all(1 <= count <= TABLE_ROWS_MAX for count in (keys_max, *counts, sum(counts))):
         raise ValueError(f"a table holds between 1 and {TABLE_ROWS_MAX} rows")
-
-
-def _check_transaction(transaction: Transaction) -> None:
-    if len(transaction.request) != 16:
-        raise ValueError("a request has 16 bytes")
-    if not 0 <= transaction.retention < len(CLASSES):
-        raise ValueError("unknown retention class")
 
 
 def _fingerprint(key: bytes) -> bytes:

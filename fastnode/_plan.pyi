@@ -1,24 +1,10 @@
 """The Python surface of `_plan.pyx`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Self, final
 
-from fastnode._core_ref import Transaction
-from fastnode._plan_ref import FifoDraft, HeadChanges
+from fastnode._plan_ref import FifoDraft
 
-def write_landed(
-    transactions: Sequence[Transaction],
-    outcomes: Sequence[tuple[int, int, int]],
-    put: Callable[[bytes, bytes], object],
-    delete: Callable[[bytes], object],
-    other: Callable[[int, bytes, bytes], object],
-    added: dict[bytes, int],
-) -> bool: ...
-def head_changes(
-    transactions: Sequence[Transaction],
-    outcomes: Sequence[tuple[int, int, int]],
-    known: Mapping[bytes, bytes | None],
-) -> HeadChanges: ...
 def encode_text(text: str) -> bytes | None: ...
 def plain_drafts(
     dedup_prefix: bytes,

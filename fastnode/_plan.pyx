@@ -1,251 +1,30 @@
 # cython: language_level=3
-"""Before and after a transaction, in C: the text of a body, drafts, duplicates; then writing what has
-landed.
+"""Before a transaction, in C: the text of a body, drafts, duplicates.
 
 `_plan_ref.py` is the readable version and owns the types. The transaction itself is `_send.pyx`.
 """
 
 cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING
-from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
-from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.stdint cimport uint8_t, uint64_t
+from libc.string cimport memcpy
 
-from fastnode._keys cimport address, load_u64, store
+from fastnode._keys cimport store
 
-from fastnode import _core_ref as _core_types
-from fastnode import _keys_ref as _keys_types
-from fastnode import _occ_ref as _occ_types
 from fastnode import _plan_ref as _ref
 from fastnode._keys import dedup_key as _dedup_key
 
 cdef object _FifoDraft = _ref.FifoDraft
-cdef object _APPLIED = _occ_types.APPLIED
-cdef long _KIND_PUT = _core_types.PUT
-cdef long _KIND_FRESH_PUT = _core_types.FRESH_PUT
-cdef long _KIND_DELETE = _core_types.DELETE
-cdef long _KIND_FRESH_DELETE = _core_types.FRESH_DELETE
-cdef long _KIND_DROP = _core_types.DROP
-cdef long _KIND_TOUCH = _core_types.TOUCH
-cdef long _KIND_ADD = _core_types.ADD
-cdef long _KIND_MAX = _core_types.MAX
-cdef bytes _FAMILY_GROUP = _keys_types.FAMILY_GROUP
-cdef bytes _FAMILY_STATE = _keys_types.FAMILY_STATE
-cdef object _HeadChanges = _ref.HeadChanges
 cdef object _new = tuple.__new__
 
 cdef enum:
-    POSITION_BYTES = 10
     TOKEN_BYTES_MAX = 128
     PLAIN_EXTRAS_BYTES_MAX = 2 * (2 + TOKEN_BYTES_MAX) + 4
     BITS_SET = 4
-    FAMILY_BYTES = 11
-    FAMILIES_MAX = 16
 
 assert BITS_SET == _ref.BITS_SET
-assert FAMILY_BYTES == _ref.FAMILY_BYTES
-assert FAMILIES_MAX == _ref.FAMILIES_MAX
-
-# How the keys of rows begin that are written together.
-cdef struct Families:
-    const uint8_t* starts[FAMILIES_MAX]
-    Py_ssize_t sizes[FAMILIES_MAX]
-    Py_ssize_t count
-
-
-def write_landed(
-    list transactions not None, list outcomes not None, put, delete, other, dict added not None
-):
-    cdef long kind
-    cdef tuple write
-    cdef list writes, rows = []
-    cdef Families families
-    cdef bint has_touched = False
-    families.count = 0
-    for writes in landed_writes(transactions, outcomes):
-        for write in writes:
-            kind = write[0]
-            if kind == _KIND_ADD:
-                add_to(added, write[1], write[2])
-            elif kind == _KIND_TOUCH:
-                has_touched = True
-            elif kind == _KIND_MAX:
-                other(write[0], write[1], write[2])
-            elif kind == _KIND_DROP:
-                hand_on(&families, rows, put, delete)
-                other(write[0], write[1], write[2])
-            elif not file_row(&families, rows, write):
-                hand_on(&families, rows, put, delete)
-                file_row(&families, rows, write)
-    hand_on(&families, rows, put, delete)
-    return has_touched
-
-
-cdef bint file_row(Families* families, list rows, tuple write) except -1:
-    """Among the rows of its family; False if there is no room for another family."""
-    cdef bytes key = write[1]
-    cdef Py_ssize_t index, size = min(PyBytes_GET_SIZE(key), FAMILY_BYTES)
-    for index in range(families.count):
-        if size == families.sizes[index] and not memcmp(address(key), families.starts[index], size):
-            (<list>rows[index]).append(write)
-            return True
-    if families.count == FAMILIES_MAX:
-        return False
-    # The row keeps its key alive.
-    families.starts[families.count] = address(key)
-    families.sizes[families.count] = size
-    families.count += 1
-    rows.append([write])
-    return True
-
-
-cdef int hand_on(Families* families, list rows, object put, object delete) except -1:
-    cdef tuple write
-    cdef list family
-    cdef long kind
-    for family in rows:
-        for write in family:
-            kind = write[0]
-            if kind == _KIND_FRESH_PUT or kind == _KIND_PUT:
-                put(write[1], write[2])
-            else:
-                delete(write[1])
-    rows.clear()
-    families.count = 0
-    return 0
-
-
-cdef int add_to(dict added, bytes key, bytes value) except -1:
-    cdef object delta
-    if PyBytes_GET_SIZE(value) == sizeof(int64_t):
-        delta = <int64_t>load_u64(address(value))
-    else:
-        delta = int.from_bytes(value, "big", signed=True)
-    before = added.get(key)
-    added[key] = delta if before is None else before + delta
-    return 0
-
-
-cdef list landed_writes(list transactions, list outcomes):
-    cdef Py_ssize_t index
-    cdef list landed = []
-    cdef tuple outcome
-    if len(transactions) != len(outcomes):
-        raise ValueError("an outcome for each transaction")
-    for index in range(len(transactions)):
-        outcome = outcomes[index]
-        if outcome[0] == _APPLIED:
-            landed.append(transactions[index].writes)
-    return landed
-
-
-def head_changes(list transactions not None, list outcomes not None, dict known not None):
-    cdef list writes, landed = landed_writes(transactions, outcomes)
-    cdef list dropped = dropped_ranges(landed)
-    cdef dict touched = {}, groups = {}, states = {}
-    if dropped:
-        known = {}
-    for writes in landed:
-        note_touched(touched, writes, known)
-    for writes in landed:
-        note_changes(groups, states, writes)
-    return _new(_HeadChanges, (touched, groups, states, dropped))
-
-
-cdef list dropped_ranges(list landed):
-    cdef list writes, dropped = []
-    cdef tuple write
-    cdef long kind
-    for writes in landed:
-        for write in writes:
-            kind = write[0]
-            if kind == _KIND_DROP:
-                dropped.append((write[1], write[2]))
-    return dropped
-
-
-cdef int note_touched(dict touched, list writes, dict known) except -1:
-    cdef tuple write
-    cdef bytes key, row
-    cdef const uint8_t* first = NULL
-    cdef bint only_files = True
-    cdef long kind
-    for write in writes:
-        key = write[1]
-        if begins_with(key, _FAMILY_GROUP):
-            kind = write[0]
-            if kind != _KIND_FRESH_PUT and kind != _KIND_PUT:
-                only_files = False
-            elif first == NULL or memcmp(position_in(key), first, POSITION_BYTES) < 0:
-                first = position_in(key)
-        elif begins_with(key, _FAMILY_STATE):
-            only_files = False
-    for write in writes:
-        kind = write[0]
-        if kind == _KIND_TOUCH:
-            key = write[1]
-            row = known.get(key) if only_files else None
-            if row is None or not is_before(row, first):
-                touched[key] = None
-    return 0
-
-
-cdef inline const uint8_t* position_in(bytes key) noexcept:
-    """At the end of a key of the group index, whose family alone is longer."""
-    return address(key) + PyBytes_GET_SIZE(key) - POSITION_BYTES
-
-
-cdef inline bint is_before(bytes row, const uint8_t* position) noexcept:
-    if position == NULL:
-        return True
-    return (
-        PyBytes_GET_SIZE(row) >= POSITION_BYTES
-        and memcmp(address(row), position, POSITION_BYTES) < 0
-    )
-
-
-cdef int note_changes(dict groups, dict states, list writes) except -1:
-    cdef tuple write
-    cdef bytes key
-    cdef long kind
-    for write in writes:
-        kind = write[0]
-        key = write[1]
-        if kind == _KIND_DROP:
-            forget_groups(groups, key, write[2])
-        elif kind == _KIND_FRESH_PUT or kind == _KIND_PUT:
-            note_change(groups, states, key, True, write[2])
-        elif kind == _KIND_FRESH_DELETE or kind == _KIND_DELETE:
-            note_change(groups, states, key, False, None)
-    return 0
-
-
-cdef int note_change(dict groups, dict states, bytes key, bint is_put, object value) except -1:
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(key)
-    cdef bytes position, group
-    if begins_with(key, _FAMILY_GROUP):
-        position = key[size - POSITION_BYTES:]
-        group = key[PyBytes_GET_SIZE(_FAMILY_GROUP):size - POSITION_BYTES]
-        changed = groups.get(group)
-        if changed is None:
-            groups[group] = {position: is_put}
-        else:
-            (<dict>changed)[position] = is_put
-    elif begins_with(key, _FAMILY_STATE):
-        states[key[size - POSITION_BYTES:]] = value
-    return 0
-
-
-cdef int forget_groups(dict groups, bytes start, bytes end) except -1:
-    for group in [group for group in groups if start <= _FAMILY_GROUP + <bytes>group < end]:
-        del groups[group]
-    return 0
-
-
-cdef inline bint begins_with(bytes key, bytes prefix) noexcept:
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(prefix)
-    return PyBytes_GET_SIZE(key) >= size and memcmp(address(key), address(prefix), size) == 0
 
 
 def encode_text(str text not None):

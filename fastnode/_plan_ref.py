@@ -1,35 +1,14 @@
-"""The plain version of what comes before and after a transaction: the text of a body, drafts and
-duplicates; then writing what has landed.
+"""The plain version of what comes before a transaction: the text of a body, drafts and duplicates.
 
 `_plan.pyx` does the same in C. The transaction of a send is in `_send_ref.py`.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from fastnode._core_ref import (
-    ADD,
-    DELETE,
-    DROP,
-    FRESH_DELETE,
-    FRESH_PUT,
-    MAX,
-    PUT,
-    TOUCH,
-    Transaction,
-)
-from fastnode._keys_ref import (
-    FAMILY_GROUP,
-    FAMILY_STATE,
-    dedup_key,
-)
-from fastnode._occ_ref import APPLIED
+from fastnode._keys_ref import dedup_key
 
-_PUTS: Final = (PUT, FRESH_PUT)
-_DELETES: Final = (DELETE, FRESH_DELETE)
-# A position ends the keys of messages: commit timestamp and entry.
-POSITION_BYTES: Final = 10
 _CONTROLS: Final = bytes(set(range(0x20)) - {0x09, 0x0A, 0x0D})
 _NONCHARACTERS: Final = ("\ufffe".encode(), "\uffff".encode())
 _TOKEN_MATCH: Final = re.compile(r"[!-~]{1,128}").fullmatch
@@ -41,10 +20,6 @@ FILTERS_MAX: Final = 8
 # vain when a filter is full.
 BITS_PER_ID: Final = 16
 BITS_SET: Final = 4
-# Enough of a key to tell the indexes of messages apart, and as many of them as one batch may hold
-# back.
-FAMILY_BYTES: Final = 11
-FAMILIES_MAX: Final = 16
 
 
 def encode_text(text: str) -> bytes | None:
@@ -68,134 +43,6 @@ def is_token(text: str) -> bool:
     punctuation, no space.
     """
     return _TOKEN_MATCH(text) is not None
-
-
-def write_landed(
-    transactions: Sequence[Transaction],
-    outcomes: Sequence[tuple[int, int, int]],
-    put: Callable[[bytes, bytes], object],
-    delete: Callable[[bytes], object],
-    other: Callable[[int, bytes, bytes], object],
-    added: dict[bytes, int],
-) -> bool:
-    """Hand the writes of the transactions that landed on: puts to `put`, deletes to `delete`, the
-    rest with their kind to `other`. Most add to the same few counters: `added` has the sum of each,
-    so far. A touch writes nothing itself: whether there was one.
-
-    Rows that one transaction has next to each other lie far apart in the engine, which is fastest
-    where the last row was: so rows whose keys begin alike are handed on together. Those of one key
-    keep their order, and nothing passes a range that is dropped.
-    """
-    has_touched = False
-    rows: dict[bytes, list[tuple[int, bytes, bytes]]] = {}
-    for write in _landed_writes(transactions, outcomes):
-        kind, key, value = write
-        if kind == ADD:
-            added[key] = added.get(key, 0) + int.from_bytes(value, "big", signed=True)
-        elif kind == TOUCH:
-            has_touched = True
-        elif kind == MAX:
-            other(kind, key, value)
-        elif kind == DROP:
-            _hand_on(rows, put, delete)
-            other(kind, key, value)
-        else:
-            family = key[:FAMILY_BYTES]
-            if family not in rows and len(rows) == FAMILIES_MAX:
-                _hand_on(rows, put, delete)
-            rows.setdefault(family, []).append(write)
-    _hand_on(rows, put, delete)
-    return has_touched
-
-
-def _hand_on(
-    rows: dict[bytes, list[tuple[int, bytes, bytes]]],
-    put: Callable[[bytes, bytes], object],
-    delete: Callable[[bytes], object],
-) -> None:
-    for family in rows.values():
-        for kind, key, value in family:
-            if kind in _PUTS:
-                put(key, value)
-            else:
-                delete(key)
-    rows.clear()
-
-
-def _landed_writes(
-    transactions: Sequence[Transaction], outcomes: Sequence[tuple[int, int, int]]
-) -> Iterator[tuple[int, bytes, bytes]]:
-    for transaction, outcome in zip(transactions, outcomes, strict=True):
-        if outcome[0] == APPLIED:
-            yield from transaction.writes
-
-
-class HeadChanges(NamedTuple):
-    """What landed transactions do to group indexes and states, and which heads they touch.
-
-    `touched` has the head keys of groups whose head may be another, in order of their first touch.
-    `groups` has for each group, by what its head key has after the family, the positions whose rows
-    were written: True put, False deleted.
-    `states` goes by position alone: commit timestamps never repeat, so it names one message.
-    `dropped` has the ranges that are gone.
-    """
-
-    touched: dict[bytes, None]
-    groups: dict[bytes, dict[bytes, bool]]
-    states: dict[bytes, bytes | None]
-    dropped: list[tuple[bytes, bytes]]
-
-
-def head_changes(
-    transactions: Sequence[Transaction],
-    outcomes: Sequence[tuple[int, int, int]],
-    known: Mapping[bytes, bytes | None],
-) -> HeadChanges:
-    """`known` has stored head rows, by head key: most touches are sends to groups that have
-    messages, and leave their heads as they are.
-
-    A dropped range is a whole family of a scope, and whoever drops one family drops them all.
-    States stay: without its row in the group index nobody asks for a message's state.
-    """
-    changes = HeadChanges({}, {}, {}, [])
-    landed = list(_landed_writes(transactions, outcomes))
-    changes.dropped.extend((key, value) for kind, key, value in landed if kind == DROP)
-    for transaction, outcome in zip(transactions, outcomes, strict=True):
-        if outcome[0] == APPLIED:
-            _note_touched(changes, transaction.writes, known)
-    for write in landed:
-        _note_change(changes, *write)
-    return changes
-
-
-def _note_touched(
-    changes: HeadChanges,
-    writes: Sequence[tuple[int, bytes, bytes]],
-    known: Mapping[bytes, bytes | None],
-) -> None:
-    """A transaction touches the groups whose rows it writes, so it knows what happens to them."""
-    filed = [(kind, key) for kind, key, _ in writes if key.startswith(FAMILY_GROUP)]
-    first = min((key[-POSITION_BYTES:] for kind, key in filed if kind in _PUTS), default=None)
-    has_states = any(key.startswith(FAMILY_STATE) for _, key, _ in writes)
-    only_files = not has_states and all(kind in _PUTS for kind, _ in filed)
-    for kind, key, _ in writes:
-        if kind == TOUCH:
-            row = known.get(key) if only_files and not changes.dropped else None
-            if row is None or (first is not None and row[:POSITION_BYTES] >= first):
-                changes.touched[key] = None
-
-
-def _note_change(changes: HeadChanges, kind: int, key: bytes, value: bytes) -> None:
-    if kind == DROP:
-        for group in [group for group in changes.groups if key <= FAMILY_GROUP + group < value]:
-            del changes.groups[group]
-    elif kind in _PUTS or kind in _DELETES:
-        position = key[-POSITION_BYTES:]
-        if key.startswith(FAMILY_GROUP):
-            group = key[len(FAMILY_GROUP) : -POSITION_BYTES]
-            changes.groups.setdefault(group, {})[position] = kind in _PUTS
-        elif key.startswith(FAMILY_STATE):
-            changes.states[position] = value if kind in _PUTS else None
 
 
 class FifoDraft(NamedTuple):

@@ -47,6 +47,7 @@ from fastnode._keys_ref import (
     UNPARTITIONED,
     ParsedKey,
 )
+from fastnode._landed_ref import HeadChanges, Outcome
 from fastnode._meter_ref import TIME_SHIFT
 from fastnode._occ_ref import (
     APPLIED,
@@ -58,7 +59,7 @@ from fastnode._occ_ref import (
     Resolved,
 )
 from fastnode._plain_ref import PlainBatch, PlainSend
-from fastnode._plan_ref import FifoDraft, HeadChanges
+from fastnode._plan_ref import FifoDraft
 from fastnode._query_ref import (
     FLAG,
     KEY,
@@ -95,7 +96,6 @@ if COMPILED:
     try:
         _check_ways()
         from fastnode._core import (
-            decode_entry,
             decode_message,
             decode_receipt,
             decode_state,
@@ -126,6 +126,7 @@ if COMPILED:
             state_keys,
             take_plain,
         )
+        from fastnode._entry import Entry
         from fastnode._fifo import Fresh, Handed, Ready
         from fastnode._filed import Filed
         from fastnode._http import Request, take_request, take_whole
@@ -149,17 +150,11 @@ if COMPILED:
             timer_key,
             tombstone_key,
         )
+        from fastnode._landed import head_changes, write_landed
         from fastnode._meter import Times, now_ns
         from fastnode._occ import Resolver
         from fastnode._plain import read_batch, read_send
-        from fastnode._plan import (
-            Recent,
-            encode_text,
-            head_changes,
-            is_token,
-            plain_drafts,
-            write_landed,
-        )
+        from fastnode._plan import Recent, encode_text, is_token, plain_drafts
         from fastnode._query import FormReader, XmlWriter, escape_xml, find_parameter
         from fastnode._reads import read_delete, read_delete_batch, read_receive
         from fastnode._send import (
@@ -178,7 +173,6 @@ if COMPILED:
         ) from error
 else:
     from fastnode._core_ref import (
-        decode_entry,
         decode_message,
         decode_receipt,
         decode_state,
@@ -211,6 +205,7 @@ else:
     )
 
     # To a type checker they are two classes; tests hold them to one behaviour.
+    from fastnode._entry_ref import Entry  # type: ignore[assignment]
     from fastnode._fifo_ref import Fresh, Handed, Ready  # type: ignore[assignment]
     from fastnode._filed_ref import Filed  # type: ignore[assignment]
     from fastnode._http_ref import (  # type: ignore[assignment]
@@ -238,16 +233,15 @@ else:
         timer_key,
         tombstone_key,
     )
+    from fastnode._landed_ref import head_changes, write_landed  # type: ignore[assignment]
     from fastnode._meter_ref import Times, now_ns  # type: ignore[assignment]
     from fastnode._occ_ref import Resolver  # type: ignore[assignment]
     from fastnode._plain_ref import read_batch, read_send
     from fastnode._plan_ref import (  # type: ignore[assignment] # two classes again
         Recent,
         encode_text,
-        head_changes,
         is_token,
         plain_drafts,
-        write_landed,
     )
     from fastnode._query_ref import (  # type: ignore[assignment]
         FormReader,
@@ -276,16 +270,16 @@ __all__ = [
     "KEY", "LIST", "MAP", "MAX", "MESSAGE_DELAYED", "MESSAGE_FILED", "MESSAGE_MOVED", "NUMBER",
     "OCTETS", "ONE", "PARAMETERS_MAX", "PARTITIONED", "PUT", "STALE", "STRUCT", "TEXT",
     "TIMER_DELAYED", "TIMER_RECEIVED", "TIME_SHIFT", "TOO_OLD", "TOUCH", "UNPARTITIONED",
-    "VALUE", "Element", "Field", "FifoDraft", "FifoKeys", "Filed", "FormError", "FormReader",
-    "Fresh", "Handed", "HandoutKeys", "Head", "HeadChanges", "MessageRecord", "MessageState",
-    "ParsedKey", "PlaceKeys", "PlainBatch", "PlainDelete", "PlainReceive", "PlainSend",
-    "PlannedSend", "Proof", "Ready", "Receipt", "Recent", "RefusedError", "Request", "Resolved",
-    "Resolver", "SendKeys", "Times", "Transaction", "Write", "XmlWriter", "counter_key",
-    "decode_entry", "decode_message", "decode_receipt", "decode_state", "dedup_key",
-    "encode_entry", "encode_message", "encode_receipt", "encode_state", "encode_text",
-    "encode_transaction", "escape_xml", "fill_answer", "fill_batch_answer", "find_parameter",
-    "group_key", "head_changes", "hidden_messages", "home_group", "id_key", "is_token",
-    "message_id", "message_id_position", "message_id_text", "message_key", "now_ns",
+    "VALUE", "Element", "Entry", "Field", "FifoDraft", "FifoKeys", "Filed", "FormError",
+    "FormReader", "Fresh", "Handed", "HandoutKeys", "Head", "HeadChanges", "MessageRecord",
+    "MessageState", "Outcome", "ParsedKey", "PlaceKeys", "PlainBatch", "PlainDelete",
+    "PlainReceive", "PlainSend", "PlannedSend", "Proof", "Ready", "Receipt", "Recent",
+    "RefusedError", "Request", "Resolved", "Resolver", "SendKeys", "Times", "Transaction",
+    "Write", "XmlWriter", "counter_key", "decode_message", "decode_receipt", "decode_state",
+    "dedup_key", "encode_entry", "encode_message", "encode_receipt", "encode_state",
+    "encode_text", "encode_transaction", "escape_xml", "fill_answer", "fill_batch_answer",
+    "find_parameter", "group_key", "head_changes", "hidden_messages", "home_group", "id_key",
+    "is_token", "message_id", "message_id_position", "message_id_text", "message_key", "now_ns",
     "open_receipts", "page_items", "parse_key", "partition_for", "place_plain", "plain_drafts",
     "plan_bodies", "plan_delete", "plan_deliveries", "plan_fifo_sends", "plan_receive",
     "plan_removals", "plan_send", "plan_sends", "prefix_end", "prove", "queue_key",

@@ -10,14 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from fastnode import native
-from fastnode.native import (
-    DROP,
-    MAX,
-    HeadChanges,
-    Resolved,
-    Resolver,
-    Transaction,
-)
+from fastnode.native import Entry, Resolved, Resolver
 from fastnode.store import heads
 from fastnode.store.engine import Batch, Engine
 from fastnode.store.keyspace import APPLIED_KEY, WINDOW_PREFIX, window_key
@@ -36,14 +29,10 @@ class Position(NamedTuple):
     commit_ts: int
 
 
-# What became of a transaction: (status, commit timestamp, mask), see `native.Resolver`.
-Outcome = tuple[int, int, int]
-
-
 class Decided(NamedTuple):
     """An entry whose transactions are judged; what it writes is settled, but not yet written."""
 
-    transactions: list[Transaction]
+    entry: Entry
     resolved: Resolved
 
 
@@ -65,11 +54,8 @@ def load_resolver(engine: Engine, position: Position) -> Resolver:
 
 def decide(resolver: Resolver, entries: Sequence[bytes]) -> list[Decided]:
     """Judge committed entries, once and in their order: the resolver remembers them."""
-    decided: list[Decided] = []
-    for entry in entries:
-        transactions = native.decode_entry(entry)
-        decided.append(Decided(transactions, resolver.resolve(transactions)))
-    return decided
+    read = map(native.Entry, entries)
+    return [Decided(entry, resolver.resolve(entry)) for entry in read]
 
 
 def fill_batch(
@@ -83,29 +69,21 @@ def fill_batch(
     keeps rows from batch to batch tells them when one is written.
     """
     rows = head_rows or heads.HeadRows(engine)
-    writer = _Writer(batch, Sums(engine, rows.sums))
-    for transactions, resolved in entries:
-        outcomes, added = resolved.outcomes, writer.added
-        if native.write_landed(
-            transactions, outcomes, batch.put, batch.delete, writer.write, added
-        ):
-            writer.changes_heads = True
-        if resolved.row:
-            batch.put(window_key(resolved.row_id), resolved.row)
-        for row_id in resolved.expired:
-            batch.delete(window_key(row_id))
-    writer.sum_up()
-    writer.sums.write(batch)
-    if writer.changes_heads:
-        heads.write_heads(engine, batch, _changes(entries, rows), rows)
+    sums = Sums(engine, rows.sums)
+    changes_heads = False
+    for entry, (outcomes, row_id, row, expired) in entries:
+        if native.write_landed(entry, outcomes, batch, sums):
+            changes_heads = True
+        if row:
+            batch.put(window_key(row_id), row)
+        for expired_id in expired:
+            batch.delete(window_key(expired_id))
+    sums.write(batch)
+    if changes_heads:
+        # In a second look at the entries, so that those without groups pay nothing.
+        landed = [(entry, resolved.outcomes) for entry, resolved in entries]
+        heads.write_heads(engine, batch, native.head_changes(landed, rows.known), rows)
     batch.put(APPLIED_KEY, _APPLIED.pack(_APPLIED_VERSION, *after))
-
-
-def _changes(entries: Sequence[Decided], rows: heads.HeadRows) -> HeadChanges:
-    """Gathered in a second look at the entries, so that those without groups pay nothing."""
-    transactions = [one for entry in entries for one in entry.transactions]
-    outcomes = [one for entry in entries for one in entry.resolved.outcomes]
-    return native.head_changes(transactions, outcomes, rows.known)
 
 
 def _stored_rows(engine: Engine) -> Iterator[tuple[int, bytes]]:
@@ -114,30 +92,3 @@ def _stored_rows(engine: Engine) -> Iterator[tuple[int, bytes]]:
         for key, row in page:
             yield int.from_bytes(key[len(WINDOW_PREFIX) :], "big"), row
         start = page[-1][0] + b"\x00"
-
-
-class _Writer:
-    """Everything but puts, deletes and touches. What is added to counters waits to be summed up."""
-
-    __slots__ = ("added", "batch", "changes_heads", "sums")
-
-    def __init__(self, batch: Batch, sums: Sums) -> None:
-        self.batch = batch
-        self.sums = sums
-        self.added: dict[bytes, int] = {}
-        self.changes_heads = False
-
-    def write(self, kind: int, key: bytes, value: bytes) -> None:
-        if kind == MAX:
-            self.sums.raise_to(key, value)
-        else:
-            assert kind == DROP, f"the codec refuses the write kind {kind}"
-            self.batch.delete_range(key, value)
-            self.sum_up()
-            self.sums.drop(key, value)
-            self.changes_heads = True
-
-    def sum_up(self) -> None:
-        for key, delta in self.added.items():
-            self.sums.add(key, delta)
-        self.added.clear()

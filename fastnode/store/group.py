@@ -13,13 +13,12 @@ from fastnode import config, native
 from fastnode.clock import GroupClock, milliseconds_of
 from fastnode.errors import DiskFull, NotLed, OperationError, Overloaded, PlanAgain, Unsettled
 from fastnode.flow import Suspension
-from fastnode.native import APPLIED, Transaction
+from fastnode.native import APPLIED, Outcome
 from fastnode.raft.groups import LEADER
 from fastnode.raft.lease import LEASE_NS, Reads
 from fastnode.store.afterwards import Afterwards
 from fastnode.store.apply import (
     Decided,
-    Outcome,
     Position,
     decide,
     fill_batch,
@@ -281,8 +280,9 @@ class Group:
             self._is_disk_full = False
             self._position = position
             self._clock.observe(position.commit_ts)
-            for transactions, resolved in decided:
-                self._finish(transactions, resolved.outcomes)
+            for entry, resolved in decided:
+                if self._submitted:
+                    self._finish(entry.requests(), resolved.outcomes)
         if not self._was_ready and self.is_ready:
             self._was_ready = True
             # Before anybody goes on who waited for the state: he may plan now, by what memory says.
@@ -360,20 +360,20 @@ class Group:
         decided = decide(self._resolver, entries)
         return decided, Position(index, term, self._resolver.last_commit_ts)
 
-    def _finish(self, transactions: Sequence[Transaction], outcomes: Sequence[Outcome]) -> None:
+    def _finish(self, requests: Sequence[bytes], outcomes: Sequence[Outcome]) -> None:
         """Handlers go on in the order of the log, so leader memory follows the applied state."""
         waiting: list[Suspension] = []
         take, latches, backlog = self._submitted.pop, self.latches, self.backlog
         waited_for, held = latches.waiting, latches.held
-        for transaction, outcome in zip(transactions, outcomes, strict=True):
-            submitted = take(transaction[0], None)
+        for request, outcome in zip(requests, outcomes, strict=True):
+            submitted = take(request, None)
             if submitted is None:
                 continue
             owner, latched, places, _ = submitted
             backlog.room += places
             self._freed += places
             if waited_for:
-                waiting += latches.release((*latched, transaction[0]))
+                waiting += latches.release((*latched, request))
             elif latched:
                 held.difference_update(latched)
             if outcome[0] == APPLIED:

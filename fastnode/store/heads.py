@@ -58,7 +58,7 @@ class HeadRows:
         self._changes: HeadChanges | None = None
 
     @property
-    def known(self) -> Mapping[bytes, bytes | None]:
+    def known(self) -> dict[bytes, bytes | None]:
         """What need not be read; None means that there is no such row."""
         return self._rows
 

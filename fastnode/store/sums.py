@@ -1,8 +1,8 @@
 """Counters and low-water marks: *add* and *max* writes of one batch, summed up and written once
 each.
 
-The stored value is read at the first change, unless an earlier batch has left it: with load on many
-queues nearly every message changes a counter that no other message of its batch does.
+The stored value is read when a sum is written, unless an earlier batch has left it: with load on
+many queues nearly every message changes a counter that no other message of its batch does.
 """
 
 from typing import Protocol
@@ -56,37 +56,34 @@ class SumRows:
 
 
 class Sums:
-    __slots__ = ("_counters", "_dropped", "_engine", "_known", "_marks")
+    """What a batch adds to counters and raises marks to, in the order of the first change of each;
+    `native.write_landed` fills it.
+    """
+
+    __slots__ = ("_dropped", "_engine", "_known", "added", "raised")
 
     def __init__(self, engine: Reader, known: SumRows | None = None) -> None:
         self._engine = engine
         self._known = known or SumRows()
-        self._counters: dict[bytes, int] = {}
-        self._marks: dict[bytes, bytes] = {}
+        self.added: dict[bytes, int] = {}
+        self.raised: dict[bytes, bytes] = {}
         self._dropped: list[tuple[bytes, bytes]] = []
-
-    def add(self, key: bytes, delta: int) -> None:
-        value = self._counters.get(key)
-        self._counters[key] = delta + (
-            decode_counter(self._stored(key)) if value is None else value
-        )
-
-    def raise_to(self, key: bytes, value: bytes) -> None:
-        mark = self._marks.get(key)
-        self._marks[key] = max(value, (self._stored(key) or b"") if mark is None else mark)
 
     def drop(self, start: bytes, end: bytes) -> None:
         """The range is gone, with what this batch had done to it before."""
         self._dropped.append((start, end))
         self._known.forget()
-        for changes in (self._counters, self._marks):
+        for changes in (self.added, self.raised):
             for key in [key for key in changes if start <= key < end]:
                 del changes[key]
 
     def write(self, batch: Writer) -> None:
-        planned = {
-            key: value.to_bytes(8, "big", signed=True) for key, value in self._counters.items()
-        } | self._marks
+        planned: dict[bytes, bytes] = {}
+        for key, delta in self.added.items():
+            value = decode_counter(self._stored(key)) + delta
+            planned[key] = value.to_bytes(8, "big", signed=True)
+        for key, mark in self.raised.items():
+            planned[key] = max(mark, self._stored(key) or b"")
         for key, written in planned.items():
             batch.put(key, written)
         self._known.plan(planned)

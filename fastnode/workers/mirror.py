@@ -13,9 +13,9 @@ from fastnode.clock import GroupClock
 from fastnode.cluster.call_codec import DONE, decode_error
 from fastnode.errors import NotLed, OperationError, Overloaded
 from fastnode.flow import Suspension, start
-from fastnode.native import Transaction
+from fastnode.native import Outcome
 from fastnode.queue.long_poll import Alarm
-from fastnode.store.apply import Outcome, Position
+from fastnode.store.apply import Position
 from fastnode.store.engine import Engine
 from fastnode.store.group import Group
 from fastnode.store.memory_engine import MemoryEngine
@@ -52,13 +52,13 @@ class OwnGroup(Group):
             self._changing[txn.request] = ranges
         return super().submit(txn)
 
-    def _finish(self, transactions: Sequence[Transaction], outcomes: Sequence[Outcome]) -> None:
+    def _finish(self, requests: Sequence[bytes], outcomes: Sequence[Outcome]) -> None:
         if self._changing:
-            self._note(transactions)
-        super()._finish(transactions, outcomes)
+            self._note(requests)
+        super()._finish(requests, outcomes)
 
-    def _note(self, transactions: Sequence[Transaction]) -> None:
-        found = [self._changing.pop(one[0]) for one in transactions if one[0] in self._changing]
+    def _note(self, requests: Sequence[bytes]) -> None:
+        found = [self._changing.pop(one) for one in requests if one in self._changing]
         if found:
             ranges = [each for some in found for each in some]
             self._changes.note(ranges, self.applied_index)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fastnode import _core, _core_ref, _keys, _keys_ref
+from fastnode import _core, _core_ref, _entry, _entry_ref, _keys, _keys_ref
 from fastnode.cluster.member_records import decode_record
 from fastnode.queue.message_attributes import decode_extras, encode_extras
 from fastnode.queue.move_record import decode_task, encode_task
@@ -46,8 +46,12 @@ def _state(data: bytes) -> None:
         assert _core.encode_state(*state) == data
 
 
-def _entry(data: bytes) -> None:
-    entry = _same(_core.decode_entry, _core_ref.decode_entry, data)
+def _log_entry(data: bytes) -> None:
+    entry = _same(
+        lambda given: _entry.Entry(given).transactions(),
+        lambda given: _entry_ref.Entry(given).transactions(),
+        data,
+    )
     if entry is not None:
         again = _core.encode_entry([_core.encode_transaction(*one) for one in entry])
         assert again == data
@@ -87,7 +91,7 @@ def _stored(decode: Decode, encode: Callable[[Any], bytes] | None = None) -> Dec
 DECODERS: Final[dict[bytes, Callable[[bytes], None]]] = {
     b"m": _message,
     b"s": _state,
-    b"e": _entry,
+    b"e": _log_entry,
     b"h": _handle,
     b"k": _key,
     b"i": _message_id,

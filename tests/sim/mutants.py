@@ -93,7 +93,9 @@ def answer_before_commit() -> Sequence[Swap]:
 
     def take(self: group.Group) -> bytes | None:
         entry = usual(self)
-        for request, _, commit_ts, _, mask, *_ in native.decode_entry(entry) if entry else ():
+        for request, _, commit_ts, _, mask, *_ in (
+            native.Entry(entry).transactions() if entry else ()
+        ):
             owner, *rest = self._submitted[request]
             self._submitted[request] = (Answered(), *rest)  # type: ignore[assignment]  # as it was
             owner.resume((APPLIED, commit_ts, mask))
@@ -144,10 +146,10 @@ def _decided_by(change: Callable[[native.Transaction], native.Transaction]) -> S
 
     def decide(resolver: native.Resolver, entries: Sequence[bytes]) -> list[apply.Decided]:
         decided: list[apply.Decided] = []
-        for entry in entries:
-            transactions = native.decode_entry(entry)
-            seen = [change(native.Transaction(*one)) for one in transactions]
-            decided.append(apply.Decided(transactions, resolver.resolve(seen)))
+        for entry in map(native.Entry, entries):
+            seen = [native.encode_transaction(*change(one)) for one in entry.transactions()]
+            judged = resolver.resolve(native.Entry(native.encode_entry(seen)))
+            decided.append(apply.Decided(entry, judged))
         return decided
 
     return [(group, "decide", decide)]
@@ -222,10 +224,13 @@ def own_clock() -> Sequence[Swap]:
 
 @mutant("counters only grow")
 def counters_only_grow() -> Sequence[Swap]:
-    usual = sums.Sums.add
-    return [
-        (sums.Sums, "add", lambda self, key, delta: usual(self, key, delta) if delta > 0 else None)
-    ]
+    usual = sums.Sums.write
+
+    def write(self: sums.Sums, batch: sums.Writer) -> None:
+        self.added = {key: delta for key, delta in self.added.items() if delta > 0}
+        usual(self, batch)
+
+    return [(sums.Sums, "write", write)]
 
 
 @mutant("a range that is dropped ends too late")

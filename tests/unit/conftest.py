@@ -21,10 +21,12 @@ settings.load_profile("unit")
 
 
 class Impl(NamedTuple):
-    """One implementation of the native modules that encode and plan."""
+    """One implementation of the native modules that encode, plan and write."""
 
     keys: ModuleType
     core: ModuleType
+    entry: ModuleType
+    landed: ModuleType
     plan: ModuleType
     plain: ModuleType
     send: ModuleType

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
+from fastnode import native
 from fastnode.errors import OperationError
-from fastnode.native import Resolver, Transaction
+from fastnode.native import Resolver
 from fastnode.queue.errors import SqsError
 from fastnode.store.group import Group
 from tests.unit.cluster import retry_table
@@ -134,13 +135,13 @@ class ForgetfulResolver:
     def find(self, request: bytes) -> tuple[int, int] | None:
         return self._resolver.find(self._names.get(request, request))
 
-    def resolve(self, transactions: list[Transaction]) -> object:
+    def resolve(self, entry: native.Entry) -> object:
         renamed = []
-        for transaction in transactions:
+        for transaction in entry.transactions():
             self._count += 1
             self._names[transaction[0]] = name = self._count.to_bytes(16, "big")
-            renamed.append(transaction._replace(request=name))
-        return self._resolver.resolve(renamed)
+            renamed.append(native.encode_transaction(*transaction._replace(request=name)))
+        return self._resolver.resolve(native.Entry(native.encode_entry(renamed)))
 
 
 def without_apply_check(kind: Kind) -> RetryWorld:

@@ -1,7 +1,8 @@
 """Transactions, bounds and views for the tests of the apply rules."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
+from typing import Any
 
 from fastnode import native
 from fastnode._occ_ref import Resolved, Resolver
@@ -42,6 +43,17 @@ def transaction(
     start = commit_ts - 1 if start_ts is None else start_ts
     mask = number & 0xFFFF
     return Transaction(request(number), start, commit_ts, retention, mask, list(reads), writes)
+
+
+def entry_of(transactions: Sequence[Transaction]) -> Any:
+    """As the log carries it. Both resolvers take the entries of the door."""
+    return native.Entry(
+        native.encode_entry([native.encode_transaction(*one) for one in transactions])
+    )
+
+
+def resolve(resolver: Resolver, transactions: Sequence[Transaction]) -> Resolved:
+    return resolver.resolve(entry_of(transactions))
 
 
 def view(resolver: Resolver) -> tuple[int, int, int, int]:

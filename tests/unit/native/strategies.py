@@ -21,7 +21,7 @@ queues = st.tuples(accounts, texts, texts)
 partitions = st.one_of(st.just(native.UNPARTITIONED), u32)
 
 
-def _write(kind: int, key: bytes, value: bytes) -> tuple[int, bytes, bytes]:
+def fitting(kind: int, key: bytes, value: bytes) -> tuple[int, bytes, bytes]:
     """A write that apply would accept: the same parts, made to fit the kind."""
     if kind in (native.DELETE, native.FRESH_DELETE, native.TOUCH):
         return kind, key, b""
@@ -32,7 +32,7 @@ def _write(kind: int, key: bytes, value: bytes) -> tuple[int, bytes, bytes]:
     return kind, key, value
 
 
-writes = st.builds(_write, st.integers(native.PUT, native.TOUCH), blobs, blobs)
+writes = st.builds(fitting, st.integers(native.PUT, native.TOUCH), blobs, blobs)
 transactions = st.builds(
     native.Transaction,
     request=id16,

@@ -12,6 +12,7 @@ from fastnode import (
     _deliver_ref,
     _http_ref,
     _keys_ref,
+    _landed_ref,
     _meter_ref,
     _plain_ref,
     _plan_ref,
@@ -70,7 +71,7 @@ def test_compiled_modules_are_the_ones_loaded() -> None:
 @pytest.mark.skipif(native.COMPILED, reason="only pure mode loads the twins")
 def test_pure_mode_loads_the_twins() -> None:
     twins = vars(_keys_ref) | vars(_core_ref) | vars(_plan_ref) | vars(_http_ref)
-    twins |= vars(_plain_ref) | vars(_reads_ref) | vars(_meter_ref)
+    twins |= vars(_plain_ref) | vars(_reads_ref) | vars(_meter_ref) | vars(_landed_ref)
     twins |= vars(_query_ref) | vars(_send_ref) | vars(_sigv4_ref) | vars(_deliver_ref)
     assert all(twins[name] is function for name, function in functions().items())
 

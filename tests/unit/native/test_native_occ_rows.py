@@ -21,10 +21,12 @@ from tests.unit.native.occ_transactions import (
     implementation,
     key,
     request,
+    resolve,
     statuses,
     transaction,
     view,
 )
+from tests.unit.native.strategies import fitting
 
 WIDE = {"window_ms": 10_000, "keys_max": 500, "classes": ((60_000, 400),) * 4}
 
@@ -63,7 +65,7 @@ def entries_of(history: list[list[Step]]) -> Iterator[list[Transaction]]:
         made = []
         for number, forward, back, retention, reads, writes in entry:
             now += forward
-            rows = [(kind, key(name), b"") for kind, name in writes]
+            rows = [fitting(kind, key(name), b"") for kind, name in writes]
             names = [key(name) for name in reads]
             made.append(
                 Transaction(request(number), now - back, now, retention, number, names, rows)
@@ -89,7 +91,7 @@ def store(rows: dict[int, bytes], resolved: Resolved) -> None:
 def test_compiled_rules_equal_their_twin(history: list[list[Step]]) -> None:
     compiled, twin = (implementation(suffix)(**TIGHT) for suffix in ("", "_ref"))
     for entry in entries_of(history):
-        assert compiled.resolve(entry) == twin.resolve(entry)
+        assert resolve(compiled, entry) == resolve(twin, entry)
         assert view(compiled) == view(twin)
         assert compiled.class_floors == twin.class_floors
     for number in range(13):
@@ -103,7 +105,7 @@ def test_what_the_rows_bring_back_goes_on_like_the_original(
 ) -> None:
     original, restored = make(**TIGHT), make(**TIGHT)
     # What it held before does not matter.
-    restored.resolve([transaction(1, START, puts=(key(1),))])
+    resolve(restored, [transaction(1, START, puts=(key(1),))])
     restored.restore([], 0)
     rows: dict[int, bytes] = {}
     for index, entry in enumerate(entries_of(history)):
@@ -111,10 +113,10 @@ def test_what_the_rows_bring_back_goes_on_like_the_original(
             restored.restore(iter(rows.items()), original.last_commit_ts)
             assert view(restored) == view(original)
             assert restored.class_floors == original.class_floors
-        resolved = original.resolve(entry)
+        resolved = resolve(original, entry)
         store(rows, resolved)
         if index >= restart:
-            assert restored.resolve(entry) == resolved
+            assert resolve(restored, entry) == resolved
     fresh = make(**TIGHT)
     fresh.restore(rows.items(), original.last_commit_ts)
     assert view(fresh) == view(original)
@@ -143,8 +145,8 @@ def test_compiled_tables_equal_their_twin_in_bulk() -> None:
     rows: dict[int, bytes] = {}
     seen = set()
     for number, entry in enumerate(bulk_history(1_500)):
-        resolved = twin.resolve(entry)
-        assert compiled.resolve(entry) == resolved
+        resolved = resolve(twin, entry)
+        assert resolve(compiled, entry) == resolved
         store(rows, resolved)
         seen.update(statuses(resolved))
         if number % 250 == 0:
@@ -160,7 +162,7 @@ def test_a_group_without_rows_knows_nothing_of_its_past(make: Make) -> None:
     resolver.restore([], START)
     assert view(resolver) == (START, START, 0, 0)
     early = transaction(1, START + 1, start_ts=START - 1)
-    assert statuses(resolver.resolve([early, transaction(2, START)])) == [TOO_OLD, STALE]
+    assert statuses(resolve(resolver, [early, transaction(2, START)])) == [TOO_OLD, STALE]
 
 
 def test_a_row_that_nobody_needs_expires_with_the_next_entry(make: Make) -> None:
@@ -168,11 +170,11 @@ def test_a_row_that_nobody_needs_expires_with_the_next_entry(make: Make) -> None
     resolver = make(**TIGHT)
     rows = {}
     for number in range(1, 5):
-        made = resolver.resolve([transaction(number, START + number, retention=2)])
+        made = resolve(resolver, [transaction(number, START + number, retention=2)])
         rows[made.row_id] = made.row
     resolver.restore(rows.items(), START + 4)
     assert resolver.request_count == 1
-    assert resolver.resolve([transaction(9, START + 9)]).expired == [
+    assert resolve(resolver, [transaction(9, START + 9)]).expired == [
         START + 1,
         START + 2,
         START + 3,
@@ -186,7 +188,7 @@ def some_rows(make: Make) -> list[tuple[int, bytes]]:
     resolver = make(**TIGHT)
     first = [transaction(1, START, puts=(key(1), key(2))), transaction(2, START + 1, retention=1)]
     second = [transaction(3, START + 2, puts=(key(1),))]
-    return [made[1:3] for made in map(resolver.resolve, (first, second))]
+    return [made[1:3] for made in (resolve(resolver, entry) for entry in (first, second))]
 
 
 def test_truncated_prolonged_and_foreign_rows_are_refused(make: Make) -> None:
@@ -224,7 +226,7 @@ def restored(make: Make, rows: list[tuple[int, bytes]]) -> object:
     except ValueError:
         assert view(resolver) == (0, 0, 0, 0)
         return ValueError
-    return view(resolver), resolver.resolve([transaction(9, START + 900 * MS, puts=(key(5),))])
+    return view(resolver), resolve(resolver, [transaction(9, START + 900 * MS, puts=(key(5),))])
 
 
 @pytest.mark.skipif(not native.COMPILED, reason="pure mode has nothing to compare")
@@ -243,10 +245,10 @@ def test_damaged_rows_are_refused_by_both_or_mean_the_same(which: int, at: int, 
 
 @pytest.mark.skipif(not native.COMPILED, reason="the twin states the size of its containers only")
 def test_a_remembered_key_takes_at_most_40_bytes() -> None:
-    resolver = native.Resolver(keys_max=65_536, classes=((60_000, 64),) * 4)
+    resolver = implementation("")(keys_max=65_536, classes=((60_000, 64),) * 4)
     for number in range(64):
         puts = tuple(b"%d" % name for name in range(number * 1_024, (number + 1) * 1_024))
-        resolver.resolve([transaction(number, START + number, puts=puts)])
+        resolve(resolver, [transaction(number, START + number, puts=puts)])
     assert resolver.key_count == 65_536
     assert resolver.memory_bytes <= 40 * resolver.key_count
 
@@ -256,6 +258,6 @@ def test_rows_that_come_and_go_do_not_add_memory() -> None:
     resolver = implementation("")(**TIGHT)
     before = 0
     for number in range(3_000):
-        resolver.resolve([transaction(number, START + number * MS, puts=(key(number),))])
+        resolve(resolver, [transaction(number, START + number * MS, puts=(key(number),))])
         before = before or (resolver.memory_bytes if number == 500 else 0)
     assert resolver.memory_bytes == before

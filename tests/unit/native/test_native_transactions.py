@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastnode import native
-from tests.unit.conftest import Impl
+from tests.unit.conftest import Impl, implementation
 from tests.unit.native import strategies as own
 from tests.unit.native.test_native_core import refuses
 
@@ -25,9 +25,17 @@ def encode(impl: Impl, transactions: list[native.Transaction]) -> bytes:
     return entry
 
 
+def decode(impl: Impl, raw: bytes) -> list[native.Transaction]:
+    entry = impl.entry.Entry(raw)
+    decoded: list[native.Transaction] = entry.transactions()
+    assert len(entry) == len(decoded)
+    assert entry.requests() == [one.request for one in decoded]
+    return decoded
+
+
 @given(st.lists(own.transactions, max_size=4))
 def test_entry_comes_back(impl: Impl, transactions: list[native.Transaction]) -> None:
-    decoded = impl.core.decode_entry(encode(impl, transactions))
+    decoded = decode(impl, encode(impl, transactions))
     assert decoded == transactions
     assert all(type(each) is native.Transaction for each in decoded)
 
@@ -38,7 +46,7 @@ def test_every_truncation_and_every_extra_byte_is_refused(
 ) -> None:
     entry = encode(impl, transactions)
     wrong = [entry[:size] for size in range(len(entry))] + [entry + b"\x00", entry + entry]
-    assert all(refuses(impl.core.decode_entry, each) for each in wrong)
+    assert all(refuses(impl.entry.Entry, each) for each in wrong)
 
 
 @given(own.transactions)
@@ -47,13 +55,13 @@ def test_every_truncated_or_extended_transaction_inside_an_entry_is_refused(
 ) -> None:
     encoded = impl.core.encode_transaction(*transaction)
     wrong = [encoded[:size] for size in range(len(encoded))] + [encoded + b"\x00"]
-    assert all(refuses(impl.core.decode_entry, impl.core.encode_entry([each])) for each in wrong)
+    assert all(refuses(impl.entry.Entry, impl.core.encode_entry([each])) for each in wrong)
 
 
 def test_every_other_entry_version_is_refused(impl: Impl) -> None:
     entry = encode(impl, [native.Transaction(*HEAD, [b"read"], [(native.PUT, b"key", b"value")])])
     for version in [number for number in range(256) if number != 1]:
-        assert refuses(impl.core.decode_entry, bytes([version]) + entry[1:])
+        assert refuses(impl.entry.Entry, bytes([version]) + entry[1:])
 
 
 @given(st.lists(own.transactions, min_size=1, max_size=2), st.data())
@@ -63,7 +71,7 @@ def test_entry_with_a_changed_byte_is_refused_or_encodes_back(
     entry = bytearray(encode(impl, transactions))
     entry[data.draw(st.integers(0, len(entry) - 1))] ^= data.draw(st.integers(1, 255))
     try:
-        decoded = impl.core.decode_entry(bytes(entry))
+        decoded = decode(impl, bytes(entry))
     except ValueError:
         return
     assert encode(impl, decoded) == bytes(entry)
@@ -72,7 +80,7 @@ def test_entry_with_a_changed_byte_is_refused_or_encodes_back(
 @given(st.binary(max_size=150).map(lambda tail: b"\x01\x00\x00\x00" + tail))
 def test_random_bytes_are_refused_or_encode_back(impl: Impl, raw: bytes) -> None:
     try:
-        decoded = impl.core.decode_entry(raw)
+        decoded = decode(impl, raw)
     except ValueError:
         return
     assert encode(impl, decoded) == raw
@@ -90,7 +98,7 @@ def test_enormous_counts_and_lengths_are_refused_without_asking_for_memory(
         encode(impl, [native.Transaction(*HEAD, [b"read"], [(native.PUT, b"key", b"value")])])
     )
     entry[at : at + 4] = b"\xff\xff\xff\xff"
-    assert refuses(impl.core.decode_entry, bytes(entry))
+    assert refuses(impl.entry.Entry, bytes(entry))
 
 
 MALFORMED_WRITES = {
@@ -126,99 +134,7 @@ def test_malformed_write_is_refused_by_the_decoder(
     kind, key, value = write
     harmless = impl.core.encode_transaction(*HEAD, [], [(native.PUT, key, value)])
     poisoned = harmless[:43] + bytes([kind]) + harmless[44:]
-    assert refuses(impl.core.decode_entry, impl.core.encode_entry([poisoned]))
-
-
-families = st.sampled_from(
-    [b"", native.FAMILY_GROUP, native.FAMILY_DEDUP, native.FAMILY_STATE, native.FAMILY_TIMER]
-)
-family_writes = st.tuples(families, own.writes).map(
-    lambda drawn: (drawn[1][0], drawn[0] + drawn[1][1], drawn[1][2])
-)
-
-
-@given(
-    st.lists(st.tuples(st.booleans(), st.lists(family_writes, max_size=5)), max_size=4),
-)
-def test_writes_that_landed_are_handed_on_by_their_kind(
-    impl: Impl, drawn: list[tuple[bool, list[tuple[int, bytes, bytes]]]]
-) -> None:
-    handed: list[tuple[int, bytes, bytes]] = []
-    added: dict[bytes, int] = {}
-    has_touched = impl.plan.write_landed(
-        [native.Transaction(*HEAD, [], writes) for _, writes in drawn],
-        [(native.APPLIED if lands else native.STALE, 0, 0) for lands, _ in drawn],
-        lambda key, value: handed.append((native.PUT, key, value)),
-        lambda key: handed.append((native.DELETE, key, b"")),
-        lambda kind, key, value: handed.append((kind, key, value)),
-        added,
-    )
-    landed = [write for lands, writes in drawn if lands for write in writes]
-    unguarded = {native.FRESH_PUT: native.PUT, native.FRESH_DELETE: native.DELETE}
-    plain = [
-        (unguarded.get(kind, kind), key, value)
-        for kind, key, value in landed
-        if kind not in (native.TOUCH, native.ADD)
-    ]
-    assert sorted(handed) == sorted(plain)
-    # In the log's order: the marks, what is dropped, and everything of one key.
-    assert [one for one in handed if one[0] == native.MAX] == [
-        one for one in plain if one[0] == native.MAX
-    ]
-    assert _around_barriers(handed) == _around_barriers(plain)
-    assert has_touched is any(kind == native.TOUCH for kind, _, _ in landed)
-    # In the order of the first change of each.
-    sums: dict[bytes, int] = {}
-    for kind, key, value in landed:
-        if kind == native.ADD:
-            sums[key] = sums.get(key, 0) + int.from_bytes(value, "big", signed=True)
-    assert list(added.items()) == list(sums.items())
-
-
-def _around_barriers(writes: list[tuple[int, bytes, bytes]]) -> list[Any]:
-    """The ranges that are dropped, and for each key what is done to it between them."""
-    found: list[Any] = [{}]
-    for kind, key, value in writes:
-        if kind in (native.PUT, native.DELETE):
-            found[-1].setdefault(key, []).append((kind, value))
-        elif kind != native.MAX:
-            found += [(kind, key, value), {}]
-    return found
-
-
-def _handed_on(impl: Impl, *transactions: list[tuple[int, bytes, bytes]]) -> list[bytes]:
-    """The keys of what is put, deleted and dropped, in order."""
-    keys: list[bytes] = []
-    impl.plan.write_landed(
-        [native.Transaction(*HEAD, [], writes) for writes in transactions],
-        [(native.APPLIED, 0, 0)] * len(transactions),
-        lambda key, value: keys.append(key),
-        keys.append,
-        lambda kind, key, value: keys.append(key),
-        {},
-    )
-    return keys
-
-
-@pytest.mark.parametrize("kind", [native.FRESH_PUT, native.DELETE])
-def test_rows_of_one_index_are_handed_on_together(impl: Impl, kind: int) -> None:
-    order = (native.FAMILY_DATA, native.FAMILY_STATE, native.FAMILY_TIMER, native.FAMILY_DEDUP)
-    one, two = ([(kind, family + name, b"") for family in order] for name in (b"1", b"2"))
-    keys = _handed_on(impl, [*one, (native.ADD, b"total", bytes(8))], two)
-    assert keys == [family + name for family in order for name in (b"1", b"2")]
-
-
-def test_nothing_passes_a_dropped_range(impl: Impl) -> None:
-    rows = [(native.PUT, b"a", b""), (native.PUT, b"b", b""), (native.DELETE, b"a", b"")]
-    drop = (native.DROP, b"x", b"y")
-    assert _handed_on(impl, [*rows, drop, *rows]) == [b"a", b"a", b"b", b"x", b"a", b"a", b"b"]
-
-
-def test_more_indexes_than_can_be_held_back_are_handed_on_in_turn(impl: Impl) -> None:
-    many = [(native.PUT, bytes([name]), b"") for name in range(16)]
-    late = [(native.PUT, b"late", b""), (native.DELETE, b"\x00", b"")]
-    keys = _handed_on(impl, [*many, many[0], *late, late[0]])
-    assert keys == [b"\x00", b"\x00", *(key for _, key, _ in many[1:]), b"late", b"late", b"\x00"]
+    assert refuses(impl.entry.Entry, impl.core.encode_entry([poisoned]))
 
 
 def test_layout_is_the_documented_bytes(impl: Impl) -> None:
@@ -273,11 +189,32 @@ def test_decoded_values_are_freed(impl: Impl) -> None:
     transaction = native.Transaction(*HEAD, [b"read"], [(native.PUT, b"key", b"value")])
     entry = encode(impl, [transaction] * 10)
     broken = entry[:-1]
-    impl.core.decode_entry(entry)
+    decode(impl, entry)
     gc.collect()
     before = len(gc.get_objects())
     for _ in range(50):
-        impl.core.decode_entry(entry)
-        assert refuses(impl.core.decode_entry, broken)
+        decode(impl, entry)
+        assert refuses(impl.entry.Entry, broken)
     gc.collect()
     assert len(gc.get_objects()) - before < 50
+
+
+@pytest.mark.skipif(not native.COMPILED, reason="pure mode has nothing to compare")
+@given(st.lists(own.transactions, max_size=3), st.data())
+def test_compiled_entry_equals_its_twin_also_when_damaged(
+    transactions: list[native.Transaction], data: st.DataObject
+) -> None:
+    raw = bytearray(encode(implementation("_ref"), transactions))
+    for _ in range(data.draw(st.integers(0, 2))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.sampled_from([0, 1, 9, 255]))
+    cut = bytes(raw[: data.draw(st.integers(len(raw) - 3, len(raw)))])
+    for given_to in (bytes(raw), cut, data.draw(st.binary(max_size=60))):
+        found = [_decoded_or_error(implementation(suffix), given_to) for suffix in ("", "_ref")]
+        assert found[0] == found[1]
+
+
+def _decoded_or_error(impl: Impl, raw: bytes) -> object:
+    try:
+        return decode(impl, raw)
+    except ValueError:
+        return ValueError

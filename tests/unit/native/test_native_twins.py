@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fastnode import _core_ref, _keys_ref, native
 from tests.unit.conftest import implementation
-from tests.unit.native import handout_arguments
+from tests.unit.native import handout_arguments, landed_writes
 from tests.unit.native import json_bodies as bodies
 from tests.unit.native import strategies as own
 
@@ -34,12 +34,6 @@ handles = st.one_of(
     texts,
     own.receipts.map(lambda made: native.encode_receipt(*made)),
     st.text(_core_ref.BASE64_DIGITS, min_size=55, max_size=60),
-)
-entries = st.one_of(
-    st.binary(max_size=60),
-    st.lists(own.transactions, max_size=3).map(
-        lambda rows: native.encode_entry([native.encode_transaction(*row) for row in rows])
-    ),
 )
 # As JSON has them.
 strings = st.one_of(st.sampled_from(['"x"', '"http://localhost/q"']), bodies.ODD_STRINGS)
@@ -97,8 +91,10 @@ filed_keys = st.builds(
 group_rows = st.one_of(
     st.tuples(st.just(native.TOUCH), head_keys, st.just(b"")),
     st.tuples(st.just(native.FRESH_PUT), filed_keys, st.just(b"")),
-    st.tuples(st.integers(native.PUT, native.TOUCH), group_keys, own.blobs),
-    st.tuples(st.just(native.DROP), group_keys, group_keys.map(lambda key: key + b"\xff")),
+    st.builds(own.fitting, st.integers(native.PUT, native.TOUCH), group_keys, own.blobs),
+    st.builds(
+        own.fitting, st.just(native.DROP), group_keys, group_keys.map(lambda key: key + b"\xff")
+    ),
 )
 
 ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
@@ -145,21 +141,18 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
         sixteens, numbers, numbers, numbers, numbers, st.lists(own.blobs), st.lists(rows)
     ),
     "encode_entry": st.tuples(st.lists(own.blobs)),
-    "decode_entry": st.tuples(entries),
     "encode_text": st.tuples(
         st.one_of(texts, st.text(st.sampled_from("a\t\x00\x1f é\ufffd\ufffe\uffff\ud800😀")))
     ),
     "write_landed": st.builds(
-        lambda made, statuses: (
-            made[: len(statuses)],
-            [(status, 0, 0) for status in statuses[: len(made)]],
-            lambda key, value: None,
-            lambda key: None,
-            lambda kind, key, value: None,
-            {},
+        lambda history, taker: (
+            landed_writes.encoded(*(writes for _, writes in history)),
+            landed_writes.outcomes([lands for lands, _ in history]),
+            taker,
+            taker,
         ),
-        st.lists(own.transactions, max_size=3),
-        st.lists(st.integers(0, 4), max_size=3),
+        landed_writes.histories,
+        st.builds(landed_writes.Taker),
     ),
     "plan_deliveries": st.tuples(
         place_keys,
@@ -284,21 +277,16 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
             max_size=18,
         ),
     ),
-    "head_changes": st.builds(
-        lambda made, statuses, known: (
-            made[: len(statuses)],
-            [(status, 0, 0) for status in statuses[: len(made)]],
-            known,
-        ),
+    "head_changes": st.tuples(
         st.lists(
-            own.transactions.flatmap(
-                lambda made: st.lists(group_rows, max_size=6).map(
-                    lambda writes: made._replace(writes=writes)
+            st.lists(st.tuples(st.booleans(), st.lists(group_rows, max_size=6)), max_size=3).map(
+                lambda history: (
+                    landed_writes.encoded(*(writes for _, writes in history)),
+                    landed_writes.outcomes([lands for lands, _ in history]),
                 )
             ),
-            max_size=3,
+            max_size=2,
         ),
-        st.lists(st.sampled_from([native.APPLIED, native.CONFLICT]), max_size=3),
         st.dictionaries(
             head_keys,
             st.sampled_from(
@@ -321,6 +309,13 @@ def find(name: str, suffix: str) -> Callable[..., object]:
     found: Callable[..., object] = next(
         getattr(module, name) for module in impl if hasattr(module, name)
     )
+    # Each implementation reads entries itself.
+    if name == "write_landed":
+        return lambda entry, *rest: found(impl.entry.Entry(entry), *rest)
+    if name == "head_changes":
+        return lambda entries, known: found(
+            [(impl.entry.Entry(entry), outcomes) for entry, outcomes in entries], known
+        )
     return found
 
 

@@ -36,11 +36,11 @@ def write(
     for kind, key, value in changes:
         if kind == "add":
             assert isinstance(value, int)
-            sums.add(key, value)
+            sums.added[key] = sums.added.get(key, 0) + value
         else:
             assert isinstance(value, bytes)
             if kind == "raise":
-                sums.raise_to(key, value)
+                sums.raised[key] = max(value, sums.raised.get(key, b""))
             else:
                 batch.delete_range(key, value)
                 sums.drop(key, value)
