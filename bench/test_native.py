@@ -62,6 +62,7 @@ FIFO_WRITES = [
 PLACES = native.PlaceKeys(PREFIX, PREFIX, TIMER_PREFIX)
 TEN = [TIMESTAMP << 16 | entry for entry in range(10)]
 HIDDEN = {TIMESTAMP << 16: TIMESTAMP}
+TEN_KEYS = native.state_keys(PREFIX, TEN)
 TEN_ITEMS = [(one, RECORD) for one in TEN]
 HANDOUT = native.HandoutKeys(READS[0], PLACES, *[PREFIX] * 4)
 STAMPS = (REQUEST, TIMESTAMP, TIMESTAMP, 2)
@@ -128,6 +129,16 @@ CASES = {
             [(native.APPLIED, TIMESTAMP, 1)] * len(BATCH),
             Taker(),
             Taker(),
+        ),
+    ),
+    "write_sums": Case(
+        2.0,
+        (
+            dict.fromkeys(TEN_KEYS, 1),
+            {PREFIX: KEY},
+            dict.fromkeys(TEN_KEYS, bytes(8)),
+            dict[bytes, bytes]().get,
+            dict[bytes, bytes]().get,
         ),
     ),
     "plan_sends": Case(

@@ -2,6 +2,7 @@
 
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t
+from libc.string cimport memcmp
 
 from fastnode._core cimport TRANSACTION_HEAD_BYTES
 from fastnode._keys cimport load_u32
@@ -31,6 +32,10 @@ cdef class Entry:
     cdef Py_ssize_t count
     # Of all its transactions.
     cdef Py_ssize_t write_count
+
+
+cdef inline bint is_equal(const Blob* one, const Blob* other) noexcept nogil:
+    return one.size == other.size and memcmp(one.at, other.at, one.size) == 0
 
 
 # The entry was checked when it was made, so a walk over its counts stays inside.

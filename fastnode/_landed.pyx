@@ -9,7 +9,7 @@ once for all that is added to it. Who lands is decided in `_occ.pyx`.
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.long cimport PyLong_AsLong
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
@@ -24,8 +24,8 @@ from fastnode._core cimport (
     KIND_TOUCH,
     is_above,
 )
-from fastnode._entry cimport Blob, Entry, Place, Write, walk_write, write_count
-from fastnode._keys cimport address, load_u64
+from fastnode._entry cimport Blob, Entry, Place, Write, is_equal, walk_write, write_count
+from fastnode._keys cimport address, load_u64, store_u64
 
 from fastnode import _keys_ref as _keys_types
 from fastnode import _landed_ref as _ref
@@ -208,10 +208,6 @@ cdef bint fold(Gathered* gathered, const Write* write) noexcept nogil:
     return True
 
 
-cdef inline bint is_equal(const Blob* one, const Blob* other) noexcept nogil:
-    return one.size == other.size and memcmp(one.at, other.at, one.size) == 0
-
-
 cdef int fold_up(Gathered* gathered, object sums) except -1:
     """In the order of the first change of each."""
     cdef Py_ssize_t index
@@ -234,6 +230,32 @@ cdef int fold_up(Gathered* gathered, object sums) except -1:
                 raised[key] = value
     gathered.fold_count = 0
     return 0
+
+
+def write_sums(dict added not None, dict raised not None, dict rows not None, read, put):
+    cdef dict planned = {}
+    cdef bytes key, stored, mark
+    for key, delta in added.items():
+        stored = rows[key] if key in rows else read(key)
+        planned[key] = encode_counter(delta if stored is None else decode_counter(stored) + delta)
+    for key, mark in raised.items():
+        stored = rows[key] if key in rows else read(key)
+        planned[key] = mark if stored is None or stored < mark else stored
+    for key, value in planned.items():
+        put(key, value)
+    return planned
+
+
+cdef inline object decode_counter(bytes stored):
+    if PyBytes_GET_SIZE(stored) == sizeof(int64_t):
+        return <int64_t>load_u64(address(stored))
+    return int.from_bytes(stored, "big", signed=True)
+
+
+cdef inline bytes encode_counter(int64_t value):
+    cdef bytes encoded = PyBytes_FromStringAndSize(NULL, sizeof(value))
+    store_u64(address(encoded), <uint64_t>value)
+    return encoded
 
 
 # --- group heads -------------------------------------------------------------------------------
@@ -285,7 +307,7 @@ cdef int note_touched(dict touched, Entry entry, list outcomes, dict known) exce
     for index in range(entry.count):
         if not has_landed(outcomes, index):
             continue
-        only_files = reads_as_filing(&entry.places[index], &first)
+        only_files = is_filing(&entry.places[index], &first)
         at = entry.places[index].writes
         for _ in range(write_count(&entry.places[index])):
             at = walk_write(at, &write)
@@ -297,7 +319,7 @@ cdef int note_touched(dict touched, Entry entry, list outcomes, dict known) exce
     return 0
 
 
-cdef bint reads_as_filing(const Place* place, const uint8_t** first) noexcept:
+cdef bint is_filing(const Place* place, const uint8_t** first) noexcept:
     """Whether a transaction does nothing to groups but file messages; where the first of them is."""
     cdef bint only_files = True
     cdef const uint8_t* at = place.writes

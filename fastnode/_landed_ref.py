@@ -102,6 +102,29 @@ def _landed_writes(entry: Entry, outcomes: Sequence[Outcome]) -> Iterator[Write]
     return (write for writes in _landed(entry, outcomes) for write in writes)
 
 
+def write_sums(
+    added: dict[bytes, int],
+    raised: dict[bytes, bytes],
+    rows: dict[bytes, bytes | None],
+    read: Callable[[bytes], bytes | None],
+    put: Callable[[bytes, bytes], object],
+) -> dict[bytes, bytes]:
+    """What becomes of counters and marks, which is put and given back: `rows` has stored ones, and
+    `read` finds the others. None stands for a row that is not there.
+    """
+    planned: dict[bytes, bytes] = {}
+    for key, delta in added.items():
+        stored = rows[key] if key in rows else read(key)
+        value = delta + (0 if stored is None else int.from_bytes(stored, "big", signed=True))
+        planned[key] = value.to_bytes(8, "big", signed=True)
+    for key, mark in raised.items():
+        stored = rows[key] if key in rows else read(key)
+        planned[key] = max(mark, stored or b"")
+    for key, written in planned.items():
+        put(key, written)
+    return planned
+
+
 class HeadChanges(NamedTuple):
     """What landed transactions do to group indexes and states, and which heads they touch.
 

@@ -4,6 +4,7 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc
 
+from fastnode._entry cimport Blob
 from fastnode._keys cimport load_u64, rotate_left, store_u64
 
 cdef extern from *:
@@ -68,7 +69,9 @@ cdef struct Parsed:
 
 
 cdef struct Judged:
-    # One entry.
+    # One entry. Most of its transactions read the same key: the latest one, and its fingerprint.
+    Blob read
+    Print read_name
     Parsed* parsed
     Py_ssize_t count
     Py_ssize_t parsed_capacity

@@ -18,17 +18,8 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 
 from fastnode._core cimport KIND_DELETE, KIND_PUT
-from fastnode._entry cimport (
-    Blob,
-    Entry,
-    Place,
-    Write,
-    first_read,
-    read_count,
-    walk_blob,
-    walk_write,
-    write_count,
-)
+from fastnode._entry cimport Blob, Entry, Place, Write, first_read, is_equal, read_count
+from fastnode._entry cimport walk_blob, walk_write, write_count
 from fastnode._keys cimport (
     Cursor,
     address,
@@ -174,6 +165,7 @@ cdef class Resolver:
 cdef int read_entry(Memory* memory, Judged* entry, Entry source) except -1:
     cdef Py_ssize_t at
     entry.count = entry.print_count = 0
+    entry.read.at = NULL
     for at in range(source.count):
         if entry.count == entry.parsed_capacity:
             entry.parsed = <Parsed*>grown(entry.parsed, &entry.parsed_capacity, sizeof(Parsed))
@@ -208,7 +200,7 @@ cdef int read_writes(Judged* entry, const Place* place) except -1:
     for _ in range(write_count(place)):
         at = walk_write(at, &write)
         if write.kind == KIND_PUT or write.kind == KIND_DELETE:
-            read_key(entry, &write.key)
+            hash_key(next_print(entry), &write.key)
     return 0
 
 
@@ -217,14 +209,21 @@ cdef int read_reads(Judged* entry, const Place* place) except -1:
     cdef Blob key
     for _ in range(read_count(place)):
         at = walk_blob(at, &key)
-        read_key(entry, &key)
+        if entry.read.at == NULL or not is_equal(&entry.read, &key):
+            hash_key(&entry.read_name, &key)
+            entry.read = key
+        next_print(entry)[0] = entry.read_name
     return 0
 
 
-cdef int read_key(Judged* entry, const Blob* key) except -1:
+cdef inline Print* next_print(Judged* entry) except NULL:
     if entry.print_count == entry.prints_capacity:
         entry.prints = <Print*>grown(entry.prints, &entry.prints_capacity, sizeof(Print))
-    cdef Print* name = &entry.prints[entry.print_count]
+    entry.print_count += 1
+    return &entry.prints[entry.print_count - 1]
+
+
+cdef int hash_key(Print* name, const Blob* key) except -1:
     cdef bytes copy
     if key.size <= SHORT_KEY_BYTES:
         name.high = xxh3(key.at, key.size, _SEED_HIGH)
@@ -233,7 +232,6 @@ cdef int read_key(Judged* entry, const Blob* key) except -1:
         copy = PyBytes_FromStringAndSize(<const char*>key.at, key.size)
         name.high = _long_hash(copy, _SEED_HIGH)
         name.low = _long_hash(copy, _SEED_LOW)
-    entry.print_count += 1
     return 0
 
 

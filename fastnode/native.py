@@ -150,7 +150,7 @@ if COMPILED:
             timer_key,
             tombstone_key,
         )
-        from fastnode._landed import head_changes, write_landed
+        from fastnode._landed import head_changes, write_landed, write_sums
         from fastnode._meter import Times, now_ns
         from fastnode._occ import Resolver
         from fastnode._plain import read_batch, read_send
@@ -233,7 +233,11 @@ else:
         timer_key,
         tombstone_key,
     )
-    from fastnode._landed_ref import head_changes, write_landed  # type: ignore[assignment]
+    from fastnode._landed_ref import (  # type: ignore[assignment]
+        head_changes,
+        write_landed,
+        write_sums,
+    )
     from fastnode._meter_ref import Times, now_ns  # type: ignore[assignment]
     from fastnode._occ_ref import Resolver  # type: ignore[assignment]
     from fastnode._plain_ref import read_batch, read_send
@@ -287,6 +291,6 @@ __all__ = [
     "read_send", "receipt_is_genuine", "receipt_tag", "scope_prefix", "sequence_number",
     "show_deliveries", "show_messages", "siphash24", "split_message_key", "split_queue_segment",
     "split_timer_key", "state_keys", "take_plain", "take_request", "take_whole", "text",
-    "timer_key", "tombstone_key", "write_landed",
+    "timer_key", "tombstone_key", "write_landed", "write_sums",
 ]
 # fmt: on

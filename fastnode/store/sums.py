@@ -7,7 +7,7 @@ many queues nearly every message changes a counter that no other message of its 
 
 from typing import Protocol
 
-from fastnode import config
+from fastnode import config, native
 
 
 class Reader(Protocol):
@@ -23,14 +23,14 @@ class SumRows:
     makes of them is believed once it is written.
     """
 
-    __slots__ = ("_planned", "_rows")
+    __slots__ = ("_planned", "rows")
 
     def __init__(self) -> None:
-        self._rows: dict[bytes, bytes | None] = {}
+        self.rows: dict[bytes, bytes | None] = {}
         self._planned: dict[bytes, bytes] = {}
 
     def read(self, engine: Reader, key: bytes) -> bytes | None:
-        rows = self._rows
+        rows = self.rows
         if key in rows:
             return rows[key]
         if len(rows) >= config.SUMS_REMEMBERED_MAX:
@@ -41,7 +41,7 @@ class SumRows:
 
     def forget(self) -> None:
         """Ranges are dropped: what was in them is not asked for."""
-        self._rows.clear()
+        self.rows.clear()
 
     def plan(self, planned: dict[bytes, bytes]) -> None:
         """Instead of what was planned before and not written."""
@@ -51,8 +51,8 @@ class SumRows:
         planned, self._planned = self._planned, {}
         for key, value in planned.items():
             # What was read for it may have been forgotten since, for want of room.
-            if key in self._rows:
-                self._rows[key] = value
+            if key in self.rows:
+                self.rows[key] = value
 
 
 class Sums:
@@ -78,15 +78,9 @@ class Sums:
                 del changes[key]
 
     def write(self, batch: Writer) -> None:
-        planned: dict[bytes, bytes] = {}
-        for key, delta in self.added.items():
-            value = decode_counter(self._stored(key)) + delta
-            planned[key] = value.to_bytes(8, "big", signed=True)
-        for key, mark in self.raised.items():
-            planned[key] = max(mark, self._stored(key) or b"")
-        for key, written in planned.items():
-            batch.put(key, written)
-        self._known.plan(planned)
+        # Where ranges are dropped not every row is as the engine has it.
+        rows = {} if self._dropped else self._known.rows
+        self._known.plan(native.write_sums(self.added, self.raised, rows, self._stored, batch.put))
 
     def _stored(self, key: bytes) -> bytes | None:
         dropped = self._dropped

@@ -154,6 +154,13 @@ ARGUMENTS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
         landed_writes.histories,
         st.builds(landed_writes.Taker),
     ),
+    "write_sums": st.tuples(
+        st.dictionaries(own.blobs, own.u64, max_size=3),
+        st.dictionaries(own.blobs, own.blobs, max_size=3),
+        st.dictionaries(own.blobs, st.none() | st.binary(max_size=9), max_size=3),
+        st.sampled_from([{}.get, lambda key: key[:8], lambda key: bytes(8)]),
+        st.just(lambda key, value: None),
+    ),
     "plan_deliveries": st.tuples(
         place_keys,
         numbers,

@@ -82,4 +82,4 @@ def test_so_many_are_known_and_no_more() -> None:
     engine, known = CountingEngine(), SumRows()
     for number in range(3 * config.SUMS_REMEMBERED_MAX):
         known.read(engine, b"%d" % number)
-        assert len(known._rows) <= config.SUMS_REMEMBERED_MAX
+        assert len(known.rows) <= config.SUMS_REMEMBERED_MAX
