@@ -57,7 +57,7 @@ _UNAVAILABLE_TEXTS: Final[Mapping[type[OperationError], str]] = {
     Unsettled: _UNSETTLED,
     DiskFull: "The service is out of disk space and accepts no new messages at the moment.",
 }
-HANDOUT_LANES: Final[Mapping[bytes, type[HandoutLane]]] = {
+HANDOUT_LANES: Final[Mapping[bytes, Callable[..., HandoutLane]]] = {
     TARGET_PREFIX + lane.action.encode(): lane
     for lane in (ReceiveLane, DeleteLane, DeleteBatchLane)
 }
