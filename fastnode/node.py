@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from fastnode import __version__
+from fastnode.alarm import LoopAlarm
 from fastnode.clock import NS_PER_MS, Clock, GroupClock, SystemRng
 from fastnode.cluster import part_calls
 from fastnode.cluster.backups import Backups
@@ -54,23 +55,6 @@ if TYPE_CHECKING:
     from fastnode.store.snapshot import Snapshot
 
 log: Final = logging.getLogger("fastnode")
-
-
-class LoopAlarm:
-    """One timer of the event loop, set again and again."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._handle: asyncio.TimerHandle | None = None
-
-    def set(self, at_ms: int, now_ms: int, ring: Callable[[], None]) -> None:
-        self.clear()
-        self._handle = self._loop.call_later(max(at_ms - now_ms, 0) / 1000, ring)
-
-    def clear(self) -> None:
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
 
 
 class Node:

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Final
 
 from fastnode import config
+from fastnode.alarm import LoopAlarm
 from fastnode.clock import RequestIds, SystemClock, SystemIdSource
 from fastnode.cluster.bridge import as_future
 from fastnode.cluster.capabilities import HTFIFO, Report
@@ -49,7 +50,7 @@ from fastnode.http.server import HttpServer
 from fastnode.http.shedding import Shedding, shed_metrics
 from fastnode.http.sigv4 import Verifier
 from fastnode.machine import Machine
-from fastnode.node import LoopAlarm, Node
+from fastnode.node import Node
 from fastnode.option_values import Address
 from fastnode.queue.operations import OPERATIONS
 from fastnode.queue.predeclared import Declaration, declare_queues, set_throttles

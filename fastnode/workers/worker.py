@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from fastnode.alarm import LoopAlarm
 from fastnode.clock import RequestIds, SystemClock, SystemIdSource
 from fastnode.cluster.bridge import as_future
 from fastnode.cluster.capabilities import HTFIFO
@@ -28,7 +29,6 @@ from fastnode.http.request_meter import RequestMeter
 from fastnode.http.router import Router
 from fastnode.http.server import HttpServer
 from fastnode.http.shedding import Shedding, shed_metrics
-from fastnode.node import LoopAlarm
 from fastnode.queue.operations import OPERATIONS
 from fastnode.queue.retention import Sweeper
 from fastnode.reload import Reload

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from fastnode import config
+from fastnode.alarm import LoopAlarm
 from fastnode.clock import GroupClock, SystemClock, SystemIdSource
 from fastnode.cluster import part_calls
 from fastnode.cluster.backups import Backups
@@ -25,7 +26,7 @@ from fastnode.datadir import DataDir
 from fastnode.errors import OperationError
 from fastnode.flow import Suspension
 from fastnode.machine import open_engines
-from fastnode.node import LoopAlarm, shared_backlog
+from fastnode.node import shared_backlog
 from fastnode.node_metrics import NodeMeter
 from fastnode.peers.calls import Asked, Handler, IncomingCall
 from fastnode.peers.handshake import Identity

@@ -27,7 +27,7 @@ COMPILED: Final = frozenset(
     | {"_filed", "_fifo", "_meter", "_reads", "_entry", "_landed"}
 )
 TWINS: Final = frozenset(f"{name}_ref" for name in COMPILED)
-LEAVES: Final = frozenset({"config", "errors", "clock", "flow", "native", "meter"})
+LEAVES: Final = frozenset({"alarm", "config", "errors", "clock", "flow", "native", "meter"})
 # Leaves of the operator's side: they may build on the others, never the other way round.
 START_LEAVES: Final = frozenset(
     {"option_values", "settings", "settings_check", "settings_file", "logs", "data_format"}
