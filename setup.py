@@ -85,4 +85,4 @@ def extensions() -> list[Extension]:
 
 
 Options.warning_errors = True
-setup(ext_modules=extensions())
+setup(ext_modules=extensions(), options={"build_ext": {"parallel": os.cpu_count()}})

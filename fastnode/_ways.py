@@ -35,7 +35,11 @@ WAYS: Final = (
     "queue.timers",
     "queue.traffic",
     "queue.waiting",
+    "store.afterwards",
+    "store.apply",
     "store.backlog",
     "store.group",
+    "store.heads",
     "store.latches",
+    "store.sums",
 )

@@ -97,12 +97,14 @@ class HeadRows:
         """
         filed, group = self._filed, head_key[_HEAD_START:]
         found = filed.successor(group, changed)
-        if found is None:
-            # So many rows hold one that stays, if any does.
-            rows = self._load(head_key, head, len(changed) + 1)
-            positions = (row[-POSITION_BYTES:] for row in rows)
-            found = next((position for position in positions if changed.get(position, True)), b"")
-        return found or None
+        if found is not None:
+            return found or None
+        # So many rows hold one that stays, if any does.
+        for row in self._load(head_key, head, len(changed) + 1):
+            position = row[-POSITION_BYTES:]
+            if changed.get(position, True):
+                return position
+        return None
 
     def _load(self, head_key: bytes, head: bytes, count: int) -> list[bytes]:
         limit = count + _ROWS_AHEAD
@@ -165,7 +167,12 @@ def _stays(
     states: Mapping[bytes, bytes | None], changed: Mapping[bytes, bool], head: bytes
 ) -> bool:
     """Whether nothing happened to the head, and nothing has come before it."""
-    return head not in states and head not in changed and min(changed, default=head) >= head
+    if head in states or head in changed:
+        return False
+    for added in changed:
+        if added < head:
+            return False
+    return True
 
 
 class _Scope:
