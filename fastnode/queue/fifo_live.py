@@ -9,7 +9,15 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from fastnode import config, native
-from fastnode.native import TOUCH, FifoDraft, FifoKeys, Head, MessageRecord, PlannedSend
+from fastnode.native import (
+    TOUCH,
+    FifoDraft,
+    FifoKeys,
+    Head,
+    MessageRecord,
+    PlannedSend,
+    place_plain,
+)
 from fastnode.queue.choice import Choice, Counts, Hidden, PlainChoice, Taken
 from fastnode.queue.fifo_aside import when_changed
 from fastnode.queue.fifo_delayed import count_delayed
@@ -121,7 +129,7 @@ class FifoQueue(LiveQueue):
             self._load_ready(now)
         items = self._unreceived(positions)
         oldest_ms, held = (now >> 16) - self.settings.retention_ms, self.group.latches.held
-        places = native.place_plain(items, oldest_ms, keys.state, held) if items else None
+        places = place_plain(items, oldest_ms, keys.state, held) if items else None
         if places is None:
             self._give_back(heads)
             return None

@@ -5,7 +5,7 @@ from typing import Final
 
 from fastnode import config, native
 from fastnode.flow import Suspension
-from fastnode.native import FifoDraft
+from fastnode.native import FifoDraft, plan_fifo_sends
 from fastnode.queue.caller import Call
 from fastnode.queue.digest import body_md5, content_deduplication_id
 from fastnode.queue.fifo_live import FifoQueue
@@ -123,7 +123,7 @@ def submit(
     """
     group, (start_ts, commit_ts) = queue.group, stamps
     request, retention = identity
-    encoded, records = native.plan_fifo_sends(
+    encoded, records = plan_fifo_sends(
         request, start_ts, commit_ts, retention, queue.fifo_keys, sender, drafts
     )
     latched = tuple([draft[2] for draft in drafts])
@@ -146,7 +146,7 @@ def submit_one(
     """As `submit`, for a message of `plain_drafts`: nobody holds its key."""
     group, (start_ts, commit_ts) = queue.group, stamps
     request, retention = identity
-    encoded, (record,) = native.plan_fifo_sends(
+    encoded, (record,) = plan_fifo_sends(
         request, start_ts, commit_ts, retention, queue.fifo_keys, sender, (draft,)
     )
     key = draft[2]

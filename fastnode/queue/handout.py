@@ -8,9 +8,8 @@ has happened. What is written, and what memory learns, is the same.
 from collections.abc import Sequence
 from typing import Final
 
-from fastnode import native
 from fastnode.errors import OperationError
-from fastnode.native import MessageState
+from fastnode.native import MessageState, plan_delete, plan_receive, show_messages
 from fastnode.queue.caller import CLIENT_RETRIES, RECEIVES, SERVER_ATTEMPTS
 from fastnode.queue.choice import Hidden, PlainChoice
 from fastnode.queue.fifo_live import FifoQueue
@@ -69,9 +68,7 @@ class Handout:
     def answer(self) -> bytes:
         queue = self.queue
         secret, generation, partition = queue.receipt_secret, queue.generation, queue.partition
-        return native.show_messages(
-            secret, generation, partition, self.commit_ts, self.choice.items
-        )
+        return show_messages(secret, generation, partition, self.commit_ts, self.choice.items)
 
     def received(self) -> Received:
         """As the long way has it."""
@@ -105,7 +102,7 @@ def submit_receive(
     service.fanout.add(1, len(items), group.boottime_ns() - begun)
     visible_at = commit_ts + (visibility_ms << 16)
     keys, mark, heads = queue.handout_keys, choice.mark, choice.heads.values()
-    encoded = native.plan_receive(
+    encoded = plan_receive(
         request, start_ts, commit_ts, RECEIVES, keys, visible_at, mark, items, heads
     )
     group.latches.hold(latched)
@@ -151,7 +148,7 @@ def submit_delete(
     request = invocation or service.new_request()
     retention = CLIENT_RETRIES if invocation else SERVER_ATTEMPTS
     start_ts, commit_ts = group.stamp(request)
-    encoded = native.plan_delete(
+    encoded = plan_delete(
         request, start_ts, commit_ts, retention, keys, mask, hidden.times, hidden.unfiling
     )
     group.latches.hold(hidden.keys)

@@ -5,7 +5,14 @@ from collections.abc import Container, Sequence
 
 from fastnode import native
 from fastnode.flow import Suspension
-from fastnode.native import MESSAGE_DELAYED, MESSAGE_FILED, TIMER_DELAYED, PlannedSend
+from fastnode.native import (
+    MESSAGE_DELAYED,
+    MESSAGE_FILED,
+    TIMER_DELAYED,
+    PlannedSend,
+    plan_bodies,
+    plan_send,
+)
 from fastnode.queue import batch, fifo_send, repeats, validate
 from fastnode.queue.api import (
     BatchResultErrorEntry,
@@ -179,7 +186,7 @@ def submit_one(
     """As `submit_plain` for one message that is nothing but a body: when it is sent, its record."""
     group = queue.group
     start_ts, commit_ts = group.stamp(request)
-    encoded, record = native.plan_send(
+    encoded, record = plan_send(
         request, start_ts, commit_ts, retention, queue.send_keys, sender, body
     )
     group.submit_encoded(request, commit_ts, encoded, waiting)
@@ -197,7 +204,7 @@ def submit_bodies(
     """As `submit_one` for all messages of a call."""
     group = queue.group
     start_ts, commit_ts = group.stamp(request)
-    encoded, records = native.plan_bodies(
+    encoded, records = plan_bodies(
         request, start_ts, commit_ts, retention, queue.send_keys, sender, bodies
     )
     group.submit_encoded(request, commit_ts, encoded, waiting)

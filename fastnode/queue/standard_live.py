@@ -7,7 +7,7 @@ test per call.
 from collections.abc import Collection, Iterable, Sequence
 
 from fastnode import config, native
-from fastnode.native import MESSAGE_FILED, MessageRecord, PlannedSend
+from fastnode.native import MESSAGE_FILED, MessageRecord, PlannedSend, hidden_messages
 from fastnode.queue.choice import Choice, Hidden, PlainChoice, Taken
 from fastnode.queue.fair import Tenants
 from fastnode.queue.live import LiveQueue
@@ -141,9 +141,7 @@ class StandardQueue(LiveQueue):
             return None
         secret, partition, generation = self.receipt_secret, self.partition, self.generation
         scheduled, states = self.timers.scheduled, self.messages.state
-        found = native.hidden_messages(
-            secret, partition, generation, handles, scheduled, states, held
-        )
+        found = hidden_messages(secret, partition, generation, handles, scheduled, states, held)
         return None if found is None else Hidden(found[0], found[1])
 
     def deleted(self, hidden: Hidden) -> None:

@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from fastnode import config, native
+from fastnode import config
+from fastnode.native import page_items, take_plain
 from fastnode.queue.choice import PlainChoice
 from fastnode.queue.read_ahead import ReadAhead
 from fastnode.store.keyspace import split_position
@@ -116,7 +117,7 @@ class Waiting:
     ) -> None:
         """A page of stored records from `next_position` on; those in `taken` wait no more."""
         before = self.kept_bytes
-        self._buffer.extend(native.page_items(rows, self._withdrawn.union(taken)))
+        self._buffer.extend(page_items(rows, self._withdrawn.union(taken)))
         self._buffered_bytes = sum([len(record) for _, record in self._buffer])
         if rows:
             self._next = split_position(rows[-1][0]) + 1
@@ -143,7 +144,7 @@ class Waiting:
         out.
         """
         buffer = self._buffer
-        taken = native.take_plain(buffer, limit, expired_ms, state_prefix, held)
+        taken = take_plain(buffer, limit, expired_ms, state_prefix, held)
         if taken is None or not taken[0]:
             return None
         items, positions, keys, size = taken

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from fastnode import native
-from fastnode.native import Entry, Resolved, Resolver
+from fastnode.native import Entry, Resolved, Resolver, head_changes, write_landed
 from fastnode.store import heads
 from fastnode.store.engine import Batch, Engine
 from fastnode.store.keyspace import APPLIED_KEY, WINDOW_PREFIX, window_key
@@ -54,7 +54,7 @@ def load_resolver(engine: Engine, position: Position) -> Resolver:
 
 def decide(resolver: Resolver, entries: Sequence[bytes]) -> list[Decided]:
     """Judge committed entries, once and in their order: the resolver remembers them."""
-    read = map(native.Entry, entries)
+    read = map(Entry, entries)
     return [Decided(entry, resolver.resolve(entry)) for entry in read]
 
 
@@ -72,7 +72,7 @@ def fill_batch(
     sums = Sums(engine, rows.sums)
     changes_heads = False
     for entry, (outcomes, row_id, row, expired) in entries:
-        if native.write_landed(entry, outcomes, batch, sums):
+        if write_landed(entry, outcomes, batch, sums):
             changes_heads = True
         if row:
             batch.put(window_key(row_id), row)
@@ -82,7 +82,7 @@ def fill_batch(
     if changes_heads:
         # In a second look at the entries, so that those without groups pay nothing.
         landed = [(entry, resolved.outcomes) for entry, resolved in entries]
-        heads.write_heads(engine, batch, native.head_changes(landed, rows.known), rows)
+        heads.write_heads(engine, batch, head_changes(landed, rows.known), rows)
     batch.put(APPLIED_KEY, _APPLIED.pack(_APPLIED_VERSION, *after))
 
 

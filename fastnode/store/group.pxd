@@ -19,7 +19,7 @@ cdef class Group:
     cdef public object _engine, head_rows, afterwards, _position
     cdef public GroupClock _clock
     cdef public object _resolver
-    cdef public object _term
+    cdef public object _term, _applied_term, _applied_ts
     cdef public bint _leads, _was_ready, _is_disk_full
     cdef public list _gathered, _taken
     cdef public dict _submitted

@@ -9,11 +9,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Final, Protocol
 
-from fastnode import config, native
+from fastnode import config
 from fastnode.clock import GroupClock, milliseconds_of
+from fastnode.config import BACKLOG_PLACES_MAX
 from fastnode.errors import DiskFull, NotLed, OperationError, Overloaded, PlanAgain, Unsettled
 from fastnode.flow import Suspension
-from fastnode.native import APPLIED, Outcome
+from fastnode.native import APPLIED, Outcome, encode_entry
 from fastnode.raft.groups import LEADER
 from fastnode.raft.lease import LEASE_NS, Reads
 from fastnode.store.afterwards import Afterwards
@@ -90,7 +91,7 @@ class Group:
         self._reaching = Reaching()
         self.afterwards = Afterwards()
         self.head_rows = HeadRows(engine)
-        self._position = load_position(engine)
+        self._reach(load_position(engine))
         self._resolver = load_resolver(engine, self._position)
         self._term = 0
         self._leads = False
@@ -102,8 +103,7 @@ class Group:
         self._submitted: dict[bytes, _Submitted] = {}
         self.unapplied: Sized = self._submitted
         self.refused: Counter[int] = Counter()  # transactions that did not land, by outcome
-        self._freed = 0
-        self._stamped = 0
+        self._freed = self._stamped = 0
         self._is_disk_full = False
         self._undecided: deque[tuple[int, int, Sequence[bytes]]] = deque()
         self._decided: tuple[list[Decided], Position] | None = None
@@ -137,7 +137,7 @@ class Group:
     @property
     def is_ready(self) -> bool:
         """The leader's barrier: nothing is planned before an entry of its term is applied."""
-        return self._leads and self._position.term == self._term
+        return self._leads and self._applied_term == self._term
 
     @property
     def takes_calls(self) -> bool:
@@ -151,7 +151,7 @@ class Group:
         Nobody can take the lead from a sole voter, so it needs no lease.
         """
         if self.is_sole_voter:
-            return self._leads and self._position.term == self._term
+            return self.is_ready
         return self.reads.admit(self.boottime_ns(), self._position.applied_index)
 
     def readable(self) -> Suspension:
@@ -189,15 +189,14 @@ class Group:
         """Start and commit timestamp of a transaction that is planned and submitted at once."""
         if request in self._submitted or self._resolver.find(request) is not None:
             raise PlanAgain("the call was here before")
-        position = self._position
-        if not self._leads or position.term != self._term:
+        if not self._leads or self._applied_term != self._term:
             raise NotLed("the group has no leader here")
         if self._is_disk_full:
             raise DiskFull("the engine has no space to apply what is committed")
-        if self.backlog.room <= -config.BACKLOG_PLACES_MAX:
+        if self.backlog.room <= -BACKLOG_PLACES_MAX:
             raise Overloaded("too many transactions wait to be applied")
         self._stamped = stamped = self._take_stamp()
-        return position.commit_ts, stamped
+        return self._applied_ts, stamped
 
     def require_room(self) -> None:
         """New messages are refused first; deletes and changes go on inside the reserve."""
@@ -249,7 +248,7 @@ class Group:
             count -= 1
             size -= len(gathered[count])
         self._taken, self._gathered = gathered[:count], gathered[count:]
-        return native.encode_entry(self._taken)
+        return encode_entry(self._taken)
 
     def refuse_entry(self, error: OperationError) -> None:
         if isinstance(error, NotLed):
@@ -278,7 +277,7 @@ class Group:
             self._decided = None
             self.head_rows.written()
             self._is_disk_full = False
-            self._position = position
+            self._reach(position)
             self._clock.observe(position.commit_ts)
             for entry, resolved in decided:
                 if self._submitted:
@@ -291,6 +290,11 @@ class Group:
         if self._reaching:
             self._reaching.release(self._position.applied_index)
         return True
+
+    def _reach(self, position: Position) -> None:
+        self._position = position
+        # Apart: every call asks for them.
+        _, self._applied_term, self._applied_ts = position
 
     def change_role(self, role: str, term: int, leader: int = 0) -> None:
         self.leader = leader
@@ -328,7 +332,7 @@ class Group:
         self._decided = None
         self._is_disk_full = False
         self.head_rows = HeadRows(self._engine)
-        self._position = load_position(self._engine)
+        self._reach(load_position(self._engine))
         self._resolver = load_resolver(self._engine, self._position)
         self._clock.observe(self._position.commit_ts)
         self.on_lost(self)

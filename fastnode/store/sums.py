@@ -7,7 +7,8 @@ many queues nearly every message changes a counter that no other message of its 
 
 from typing import Protocol
 
-from fastnode import config, native
+from fastnode import config
+from fastnode.native import write_sums
 
 
 class Reader(Protocol):
@@ -80,7 +81,7 @@ class Sums:
     def write(self, batch: Writer) -> None:
         # Where ranges are dropped not every row is as the engine has it.
         rows = {} if self._dropped else self._known.rows
-        self._known.plan(native.write_sums(self.added, self.raised, rows, self._stored, batch.put))
+        self._known.plan(write_sums(self.added, self.raised, rows, self._stored, batch.put))
 
     def _stored(self, key: bytes) -> bytes | None:
         dropped = self._dropped

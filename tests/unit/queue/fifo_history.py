@@ -171,11 +171,12 @@ class FifoRun(RuleBasedStateMachine):
         poll = self.poll
         if poll is None:
             return
-        if self.world.now_ms >= poll.deadline_ms:
+        chosen = self.model.choose(now, 10)
+        if self.world.now_ms >= poll.deadline_ms and not chosen.delivered:
             assert poll.pending.is_done and poll.pending.result.messages == []
             self.poll = None
             return
-        chosen = self.model.choose(now, 10)
+        # What comes in the moment that ends the wait is what it was for.
         for message in chosen.expired:
             self.model.remove(message)
         assert poll.pending.is_done == bool(chosen.delivered), (poll.pending.result, chosen)
