@@ -23,8 +23,11 @@ MIB: Final = 1024 * 1024
 
 # A body above this goes to a blob file: compaction then moves a pointer instead of the body.
 BLOB_BYTES_MIN: Final = 16 * KIB
-MEMTABLE_BYTES: Final = 16 * MIB
-MEMTABLES_MAX: Final = 4
+MEMTABLE_BYTES: Final = 12 * MIB
+# As many are flushed together: what one brought and the other took away is then written by neither
+# flush, and no compaction meets it.
+MEMTABLES_MERGED: Final = 2
+MEMTABLES_MAX: Final = 5
 # Small, because every group that was ever written to holds one: 8 groups must fit in a small
 # machine.
 ARENA_BLOCK_BYTES: Final = 256 * KIB
@@ -100,6 +103,7 @@ def set_memory(options: Options, shared: EngineShared, memtable_bytes: int) -> N
     options.set_write_buffer_manager(shared.write_buffers)
     options.set_write_buffer_size(memtable_bytes)
     options.set_max_write_buffer_number(MEMTABLES_MAX)
+    options.set_min_write_buffer_number_to_merge(MEMTABLES_MERGED)
     options.set_arena_block_size(ARENA_BLOCK_BYTES)
     options.set_max_open_files(OPEN_FILES_MAX)
     options.set_table_cache_num_shard_bits(2)
