@@ -86,6 +86,7 @@ cdef dict _KINDS = {
     b"x-fastnode-explain": ORDINARY,
 }
 cdef tuple _NAMES = tuple(_KINDS)
+assert len(_NAMES) <= KNOWN_MAX
 cdef uint8_t[SLOTS] _slots
 cdef uint8_t[NO_NAME] _kinds
 # Into the objects of `_NAMES`, which lives as long as the module.
@@ -165,6 +166,8 @@ cdef class Request:
                 return NULL
             size[0] = PyBytes_GET_SIZE(<bytes>found)
             return <const uint8_t*>PyBytes_AS_STRING(<bytes>found)
+        if self._source is None:
+            return NULL
         source = <const uint8_t*>PyBytes_AS_STRING(self._source)
         index = name_index(wanted, name_size)
         if index != NO_NAME:
@@ -187,8 +190,8 @@ cdef class Request:
         cdef const uint8_t* source
         cdef int line
         if self._headers is None:
-            source = <const uint8_t*>PyBytes_AS_STRING(self._source)
             headers = _PyDict_NewPresized(USUAL_HEADERS)
+            source = NULL if self._source is None else <const uint8_t*>PyBytes_AS_STRING(self._source)
             for line in range(self._count):
                 PyDict_SetItem(headers, name_of(self, line), PyBytes_FromStringAndSize(
                     <const char*>source + self._places[line].value, self._places[line].value_size
