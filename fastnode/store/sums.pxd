@@ -1,12 +1,5 @@
-# Counters and marks of a batch as objects of C; `sums.py` is what they do.
+# Counters and marks that are kept, as an object of C; `sums.py` is what it does.
 
 cdef class SumRows:
     cdef public dict rows, _planned
     cpdef read(self, engine, bytes key)
-
-
-cdef class Sums:
-    cdef public object _engine
-    cdef public SumRows _known
-    cdef public dict added, raised
-    cdef public list _dropped
