@@ -187,11 +187,12 @@ cdef class Request:
 
     cdef dict gathered(self):
         cdef dict headers
-        cdef const uint8_t* source
+        cdef const uint8_t* source = NULL
         cdef int line
         if self._headers is None:
             headers = _PyDict_NewPresized(USUAL_HEADERS)
-            source = NULL if self._source is None else <const uint8_t*>PyBytes_AS_STRING(self._source)
+            if self._source is not None:
+                source = <const uint8_t*>PyBytes_AS_STRING(self._source)
             for line in range(self._count):
                 PyDict_SetItem(headers, name_of(self, line), PyBytes_FromStringAndSize(
                     <const char*>source + self._places[line].value, self._places[line].value_size
