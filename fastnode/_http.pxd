@@ -64,6 +64,3 @@ cdef class Request:
     cpdef bint says(self, bytes name, bytes value) except -1
     cdef const uint8_t* find(self, bytes name, Py_ssize_t* size) except? NULL
     cdef dict gathered(self)
-
-
-cdef Request whole_request(bytes data)

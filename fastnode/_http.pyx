@@ -257,10 +257,6 @@ cdef object taken_rarely(bytes buffer, Py_ssize_t start, Py_ssize_t searched):
 
 
 def take_whole(bytes data not None):
-    return whole_request(data)
-
-
-cdef Request whole_request(bytes data):
     cdef Py_ssize_t end = 0, missing = 0
     cdef Request taken = plain_request(data, 0, &end, &missing)
     if taken is None or missing or end != PyBytes_GET_SIZE(data) or taken.method is not _POST:
