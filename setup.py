@@ -15,7 +15,7 @@ from Cython.Compiler import Options
 from setuptools import Extension, setup
 
 MODULES = (
-    "_keys _core _plan _plain _reads _send _http _entry _occ _landed _query _sigv4 _deliver"
+    "_keys _core _plan _plain _reads _send _http _entry _occ _held _landed _query _sigv4 _deliver"
     " _filed _fifo"
     " _meter".split()
 )

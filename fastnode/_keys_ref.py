@@ -20,6 +20,7 @@ FAMILY_TIMER: Final = b"!sqs|msg|vis|"
 FAMILY_AGE: Final = b"!sqs|msg|byage|"
 FAMILY_DEDUP: Final = b"!sqs|msg|dedup|"
 FAMILY_GROUP: Final = b"!sqs|msg|group|"
+FAMILY_READY: Final = b"!sqs|msg|ready|"
 FAMILY_ID: Final = b"!sqs|msg|id|"
 
 # A position ends the keys of messages: commit timestamp and entry.

@@ -25,6 +25,7 @@ from fastnode._core cimport (
     is_above,
 )
 from fastnode._entry cimport Blob, Entry, Place, Write, is_equal, walk_write, write_count
+from fastnode._held cimport HeldBatch
 from fastnode._keys cimport address, load_u64, store_u64
 
 from fastnode import _keys_ref as _keys_types
@@ -67,7 +68,6 @@ cdef bint gather(
     cdef const uint8_t* at
     cdef const uint8_t* row
     cdef Write write
-    cdef object put = batch.put, delete = batch.delete
     cdef bint changes_heads = False
     for index in range(entry.count):
         if not has_landed(outcomes, index):
@@ -83,14 +83,14 @@ cdef bint gather(
                     fold_up(gathered, sums)
                     fold(gathered, &write)
             elif write.kind == KIND_DROP:
-                hand_on(gathered, put, delete)
+                hand_on(gathered, batch, entry)
                 fold_up(gathered, sums)
                 drop(batch, sums, &write)
                 changes_heads = True
             elif not file_row(gathered, row, &write.key):
-                hand_on(gathered, put, delete)
+                hand_on(gathered, batch, entry)
                 file_row(gathered, row, &write.key)
-    hand_on(gathered, put, delete)
+    hand_on(gathered, batch, entry)
     fold_up(gathered, sums)
     return changes_heads
 
@@ -161,9 +161,12 @@ cdef inline void read_family(Family* family, const Blob* key) noexcept nogil:
     memcpy(&family.last, at + FAMILY_BYTES - sizeof(family.last), sizeof(family.last))
 
 
-cdef int hand_on(Gathered* gathered, object put, object delete) except -1:
+cdef int hand_on(Gathered* gathered, object batch, Entry entry) except -1:
+    if type(batch) is HeldBatch:
+        return note_rows(gathered, batch, entry)
     cdef Py_ssize_t index, at
     cdef Write write
+    put, delete = batch.put, batch.delete
     for index in range(gathered.family_count):
         at = gathered.families[index].oldest
         while at >= 0:
@@ -173,6 +176,26 @@ cdef int hand_on(Gathered* gathered, object put, object delete) except -1:
                 put(key, slice_of(write.value.at, write.value.size))
             else:
                 delete(key)
+            at = gathered.rows[at].next
+    gathered.row_count = gathered.family_count = 0
+    return 0
+
+
+cdef int note_rows(Gathered* gathered, HeldBatch batch, Entry entry) except -1:
+    """Of a row that is held no object is made."""
+    cdef Py_ssize_t index, at
+    cdef Write write
+    batch.owners.append(entry)
+    for index in range(gathered.family_count):
+        at = gathered.families[index].oldest
+        while at >= 0:
+            walk_write(gathered.rows[at].write, &write)
+            batch.note(
+                write.key.at,
+                write.key.size,
+                write.value.at if is_put(write.kind) else NULL,
+                write.value.size,
+            )
             at = gathered.rows[at].next
     gathered.row_count = gathered.family_count = 0
     return 0

@@ -201,6 +201,14 @@ METRIC_QUEUES_LOOK: Final = 500
 # --- Storage --------------------------------------------------------------------------------------
 BLOCK_CACHE_BYTES: Final = 64 * 1_048_576
 WRITE_BUFFER_BYTES: Final = 64 * 1_048_576
+# Rows of each group that are held back from its engine, and their bytes. More would save little and
+# be written in one long breath.
+HELD_ROWS_MAX: Final = 2_048
+HELD_BYTES_MAX: Final = 1_048_576
+# Batches that pass by once most rows stayed, before it is tried again.
+HELD_PAUSE_BATCHES: Final = 256
+# So long a flush waits for an engine that takes no rows.
+HELD_WAIT_SECONDS: Final = 10.0
 FLUSH_INTERVAL_SECONDS: Final = 30.0
 # While space is low: what was deleted gives its space back only when it is flushed and compacted.
 LOW_SPACE_FLUSH_SECONDS: Final = 5.0

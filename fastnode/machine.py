@@ -18,6 +18,7 @@ from fastnode.errors import StartError
 from fastnode.raft.groups import Groups, Restored, open_groups
 from fastnode.store.engine import EngineError, RocksEngine, StateEngine
 from fastnode.store.engine_options import EngineShared
+from fastnode.store.held_engine import HeldEngine
 from fastnode.store.snapshot import Snapshot, take_snapshot
 from fastnode.store.swap import recover_swap
 from fastnode.upkeep import disk_space
@@ -68,12 +69,12 @@ class Machine:
         return ControlPlane(around, member, membership, states)
 
 
-def open_engines(data: DataDir, groups: Iterable[int], shared: EngineShared) -> list[RocksEngine]:
-    engines: list[RocksEngine] = []
+def open_engines(data: DataDir, groups: Iterable[int], shared: EngineShared) -> list[HeldEngine]:
+    engines: list[HeldEngine] = []
     try:
         for number in groups:
             recover_swap(data.group_path(number))
-            engines.append(RocksEngine(data.group_path(number), shared))
+            engines.append(HeldEngine(RocksEngine(data.group_path(number), shared)))
     except EngineError as error:
         raise StartError(f"{error}: restore the data directory from a backup") from error
     return engines

@@ -40,6 +40,7 @@ from fastnode._keys_ref import (
     FAMILY_ID,
     FAMILY_MARK,
     FAMILY_META,
+    FAMILY_READY,
     FAMILY_STATE,
     FAMILY_TIMER,
     FAMILY_TOMBSTONE,
@@ -129,6 +130,7 @@ if COMPILED:
         from fastnode._entry import Entry
         from fastnode._fifo import Fresh, Handed, Ready
         from fastnode._filed import Filed
+        from fastnode._held import Held, HeldBatch
         from fastnode._http import Request, take_request, take_whole
         from fastnode._keys import (
             counter_key,
@@ -208,6 +210,7 @@ else:
     from fastnode._entry_ref import Entry  # type: ignore[assignment]
     from fastnode._fifo_ref import Fresh, Handed, Ready  # type: ignore[assignment]
     from fastnode._filed_ref import Filed  # type: ignore[assignment]
+    from fastnode._held_ref import Held, HeldBatch  # type: ignore[assignment]
     from fastnode._http_ref import (  # type: ignore[assignment]
         Request,
         take_request,
@@ -270,27 +273,27 @@ __all__ = [
     "ADD", "APPLIED", "CHUNKED", "CLASSES", "COMPILED", "CONFLICT", "DELETE", "DROP",
     "DUPLICATE", "FAMILY_AGE", "FAMILY_COUNTER", "FAMILY_DATA", "FAMILY_DEDUP",
     "FAMILY_GENERATION", "FAMILY_GROUP", "FAMILY_ID", "FAMILY_MARK", "FAMILY_META",
-    "FAMILY_STATE", "FAMILY_TIMER", "FAMILY_TOMBSTONE", "FLAG", "FRESH_DELETE", "FRESH_PUT",
-    "KEY", "LIST", "MAP", "MAX", "MESSAGE_DELAYED", "MESSAGE_FILED", "MESSAGE_MOVED", "NUMBER",
-    "OCTETS", "ONE", "PARAMETERS_MAX", "PARTITIONED", "PUT", "STALE", "STRUCT", "TEXT",
-    "TIMER_DELAYED", "TIMER_RECEIVED", "TIME_SHIFT", "TOO_OLD", "TOUCH", "UNPARTITIONED",
-    "VALUE", "Element", "Entry", "Field", "FifoDraft", "FifoKeys", "Filed", "FormError",
-    "FormReader", "Fresh", "Handed", "HandoutKeys", "Head", "HeadChanges", "MessageRecord",
-    "MessageState", "Outcome", "ParsedKey", "PlaceKeys", "PlainBatch", "PlainDelete",
-    "PlainReceive", "PlainSend", "PlannedSend", "Proof", "Ready", "Receipt", "Recent",
-    "RefusedError", "Request", "Resolved", "Resolver", "SendKeys", "Times", "Transaction",
-    "Write", "XmlWriter", "counter_key", "decode_message", "decode_receipt", "decode_state",
-    "dedup_key", "encode_entry", "encode_message", "encode_receipt", "encode_state",
-    "encode_text", "encode_transaction", "escape_xml", "fill_answer", "fill_batch_answer",
-    "find_parameter", "group_key", "head_changes", "hidden_messages", "home_group", "id_key",
-    "is_token", "message_id", "message_id_position", "message_id_text", "message_key", "now_ns",
-    "open_receipts", "page_items", "parse_key", "partition_for", "place_plain", "plain_drafts",
-    "plan_bodies", "plan_delete", "plan_deliveries", "plan_fifo_sends", "plan_receive",
-    "plan_removals", "plan_send", "plan_sends", "prefix_end", "prove", "queue_key",
-    "queue_segment", "read_batch", "read_delete", "read_delete_batch", "read_receive",
-    "read_send", "receipt_is_genuine", "receipt_tag", "scope_prefix", "sequence_number",
-    "show_deliveries", "show_messages", "siphash24", "split_message_key", "split_queue_segment",
-    "split_timer_key", "state_keys", "take_plain", "take_request", "take_whole", "text",
-    "timer_key", "tombstone_key", "write_landed", "write_sums",
+    "FAMILY_READY", "FAMILY_STATE", "FAMILY_TIMER", "FAMILY_TOMBSTONE", "FLAG", "FRESH_DELETE",
+    "FRESH_PUT", "KEY", "LIST", "MAP", "MAX", "MESSAGE_DELAYED", "MESSAGE_FILED",
+    "MESSAGE_MOVED", "NUMBER", "OCTETS", "ONE", "PARAMETERS_MAX", "PARTITIONED", "PUT", "STALE",
+    "STRUCT", "TEXT", "TIMER_DELAYED", "TIMER_RECEIVED", "TIME_SHIFT", "TOO_OLD", "TOUCH",
+    "UNPARTITIONED", "VALUE", "Element", "Entry", "Field", "FifoDraft", "FifoKeys", "Filed",
+    "FormError", "FormReader", "Fresh", "Handed", "HandoutKeys", "Head", "HeadChanges", "Held",
+    "HeldBatch", "MessageRecord", "MessageState", "Outcome", "ParsedKey", "PlaceKeys",
+    "PlainBatch", "PlainDelete", "PlainReceive", "PlainSend", "PlannedSend", "Proof", "Ready",
+    "Receipt", "Recent", "RefusedError", "Request", "Resolved", "Resolver", "SendKeys", "Times",
+    "Transaction", "Write", "XmlWriter", "counter_key", "decode_message", "decode_receipt",
+    "decode_state", "dedup_key", "encode_entry", "encode_message", "encode_receipt",
+    "encode_state", "encode_text", "encode_transaction", "escape_xml", "fill_answer",
+    "fill_batch_answer", "find_parameter", "group_key", "head_changes", "hidden_messages",
+    "home_group", "id_key", "is_token", "message_id", "message_id_position", "message_id_text",
+    "message_key", "now_ns", "open_receipts", "page_items", "parse_key", "partition_for",
+    "place_plain", "plain_drafts", "plan_bodies", "plan_delete", "plan_deliveries",
+    "plan_fifo_sends", "plan_receive", "plan_removals", "plan_send", "plan_sends", "prefix_end",
+    "prove", "queue_key", "queue_segment", "read_batch", "read_delete", "read_delete_batch",
+    "read_receive", "read_send", "receipt_is_genuine", "receipt_tag", "scope_prefix",
+    "sequence_number", "show_deliveries", "show_messages", "siphash24", "split_message_key",
+    "split_queue_segment", "split_timer_key", "state_keys", "take_plain", "take_request",
+    "take_whole", "text", "timer_key", "tombstone_key", "write_landed", "write_sums",
 ]
 # fmt: on

@@ -19,10 +19,12 @@ from typing import Protocol
 
 from fastnode import config
 from fastnode.errors import DiskFull
-from fastnode.store.engine import EngineError
+from fastnode.store.engine import EngineError, WriteStalled
 from fastnode.store.group import Group
 
 CHECK_SECONDS = 1.0
+# Of an engine; it may do better when it is tried again.
+_FAILURES = EngineError, DiskFull, WriteStalled
 log = logging.getLogger("fastnode.upkeep")
 
 
@@ -115,7 +117,7 @@ class Upkeep:
         index = group.applied_index
         try:
             await _finish_in_thread(group.flush)
-        except (EngineError, DiskFull) as error:
+        except _FAILURES as error:
             log.error("flush failed, the log is kept group=%d: %s", group.number, error)
             return
         self._flushed[group.number] = index
@@ -136,7 +138,7 @@ class Upkeep:
         index = self._flushed[group.number]
         try:
             await _finish_in_thread(group.compact)
-        except (EngineError, DiskFull) as error:
+        except _FAILURES as error:
             log.error("compaction failed group=%d: %s", group.number, error)
         self._compacted[group.number] = index
 
@@ -147,6 +149,6 @@ async def _finish_in_thread(work: Callable[[], None]) -> None:
     try:
         await asyncio.shield(thread)
     except asyncio.CancelledError:
-        with contextlib.suppress(EngineError, DiskFull):
+        with contextlib.suppress(*_FAILURES):
             await thread
         raise

@@ -16,7 +16,8 @@ from fastnode.queue.operations import OPERATIONS
 from fastnode.queue.service import Service
 from fastnode.raft.groups import LEADER
 from fastnode.store.group import Group
-from fastnode.store.memory_engine import MemoryEngine
+from fastnode.store.held_engine import HeldEngine
+from tests.stored import StoredRows
 
 ACCOUNT = "000000000000"
 REGION = "us-east-1"
@@ -78,7 +79,7 @@ class World:
     def __init__(self, *, groups: int = 1, is_strict: bool = False) -> None:
         self.clock = FakeClock()
         self.alarms: dict[FakeAlarm, tuple[int, Callable[[], None]]] = {}
-        self.engines = [MemoryEngine() for _ in range(groups)]
+        self._stored = [StoredRows() for _ in range(groups)]
         self.logs: list[list[bytes]] = [[] for _ in range(groups)]
         self._is_strict = is_strict
         self._ids = CountingIds()
@@ -87,6 +88,7 @@ class World:
     def _start(self) -> None:
         self.alarms.clear()
         clock = self.clock
+        self.engines = [HeldEngine(stored) for stored in self._stored]
         self.groups = [
             Group(number, engine, GroupClock(clock)) for number, engine in enumerate(self.engines)
         ]
@@ -104,13 +106,13 @@ class World:
         return self.groups[0]
 
     @property
-    def engine(self) -> MemoryEngine:
+    def engine(self) -> HeldEngine:
         return self.engines[0]
 
     def crash(self) -> None:
         """Memory is gone; what was flushed and what is in the log stays."""
-        for engine in self.engines:
-            engine.crash()
+        for stored in self._stored:
+            stored.crash()
         self._start()
 
     def let_go(self) -> None:

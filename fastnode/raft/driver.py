@@ -78,7 +78,7 @@ class Driver:
         self.reading: dict[int, None] = {}
 
     def gathered_count(self, groups: Iterable[int]) -> int:
-        return sum(self._machines[group].gathered_count for group in groups)
+        return sum([self._machines[group].gathered_count for group in groups])
 
     def propose(self, groups: Iterable[int]) -> None:
         """One entry per group and turn: an entry per transaction costs several times as much."""

@@ -23,7 +23,7 @@ _SOURCES_PREFIX: Final = b"!sqs|queue|dlsource|"
 # Each group's first message, and all groups by when that one is available: see `heads.py`.
 FAMILY_HEAD: Final = b"!sqs|msg|head|"
 _PARTITION: Final = b"!sqs|queue|part|"
-FAMILY_READY: Final = b"!sqs|msg|ready|"
+FAMILY_READY: Final = native.FAMILY_READY
 _FAMILY_ATTEMPT: Final = b"!sqs|msg|attempt|"
 _FAMILY_ATTEMPT_AGE: Final = b"!sqs|msg|attemptage|"
 _HEAD_START: Final = len(FAMILY_HEAD)

@@ -265,8 +265,8 @@ class Faults:
 
     def stall(self) -> None:
         for engine in self._any().machine.engines:
-            engine.stalled = True
-            self._later(partial(setattr, engine, "stalled", False), 50, 1_500)
+            engine.stored.stalled = True
+            self._later(partial(setattr, engine.stored, "stalled", False), 50, 1_500)
 
     def rot(self) -> bool | None:
         """One node at most, of three or more: it refuses to start and stays away."""

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, cast
+from unittest.mock import patch
 
-from fastnode import config
+from fastnode import config, native
 from fastnode._raftlog import LogCorrupt, LogFormat, RaftGroups, SimDisk
 from fastnode.clock import NS_PER_MS
 from fastnode.cluster.control_api import ClusterStatus
@@ -23,11 +24,12 @@ from fastnode.errors import Unavailable
 from fastnode.machine import Machine
 from fastnode.raft.groups import Groups, Ready, Restored, not_opened
 from fastnode.store.apply import load_position
-from fastnode.store.engine import StateEngine
-from fastnode.store.memory_engine import MemoryEngine
+from fastnode.store.engine import Batch, StateEngine
+from fastnode.store.held_engine import HeldEngine
 from fastnode.store.snapshot import Manifest, Snapshot
 from fastnode.store.swap import INCOMING, beside, install_incoming, recover_swap, remove
 from tests.sim.clockwork import Clockwork, SimLoop
+from tests.stored import StoredRows
 
 if TYPE_CHECKING:
     from fastnode.cluster.control_plane import ControlPlane, Surroundings
@@ -38,6 +40,15 @@ EPOCH_NS: Final = 1_700_000_000 * 1_000_000_000
 SEGMENT_BYTES: Final = 64 * 1024
 _TOTAL_BYTES: Final = 1 << 40
 _PPM: Final = 1_000_000
+# Members write out what they hold at moments of their own, some of them all the time.
+_HELD_ROWS_MAX: Final = (1, 7, 64, 2_048)
+_ALL_ROWS: Final = 1 << 40
+_NAMED_ONCE: Final = (
+    native.FAMILY_DATA,
+    native.FAMILY_TIMER,
+    native.FAMILY_GROUP,
+    native.FAMILY_READY,
+)
 
 
 class SimClock:
@@ -72,30 +83,50 @@ class SimIds:
         return self._random.randbytes(count)
 
 
-class SimEngine(MemoryEngine):
-    """As RocksDB's, it can be copied and replaced."""
+class SimEngine(StoredRows):
+    """What a machine keeps of a group when its power fails, up to the last flush."""
+
+
+class SimHeldEngine(HeldEngine):
+    """Looks whether queues write as those who hold rows back expect it."""
+
+    def __init__(self, stored: SimEngine, rows_max: int) -> None:
+        super().__init__(stored)
+        self.stored = stored
+        self._rows_max = rows_max
+
+    def write(self, batch: Batch) -> None:
+        assert isinstance(batch, native.HeldBatch)
+        if not batch.has_ranges:
+            self._check_names(batch)
+        with patch.object(config, "HELD_ROWS_MAX", self._rows_max):
+            super().write(batch)
+
+    def _check_names(self, batch: native.HeldBatch) -> None:
+        """What `_held_ref.py` rests on, whatever is held or stored at the time."""
+        written: dict[bytes, bytes | None] = {}
+        for key, value in batch.rows:
+            if value is not None and key.startswith(_NAMED_ONCE):
+                before = written[key] if key in written else self.get(key)
+                assert before is None, f"{key!r} is put while it is there"
+            if value is not None and key.startswith(native.FAMILY_DATA):
+                # One that comes in the same batch may come first.
+                state = native.FAMILY_STATE + key.removeprefix(native.FAMILY_DATA)
+                assert self.get(state) is None, f"{state!r} is older than its message"
+            written[key] = value
 
     def rows(self) -> dict[bytes, bytes]:
-        return dict(self._rows)
-
-    def load(self, rows: dict[bytes, bytes]) -> None:
-        """Become that state, durably."""
-        self._flushed = dict(rows)
-        self.crash()
-
-    def checkpoint(self, path: Path) -> None:
-        raise AssertionError("the simulated machine takes snapshots itself")
-
-    def replace(self, install: Callable[[], None]) -> None:
-        install()
+        return dict(self.scan(b"", b"\xff", _ALL_ROWS))
 
 
 class SimSnapshot(Snapshot):
     """Rows instead of files."""
 
-    def __init__(self, path: Path, group: int, engine: SimEngine) -> None:
-        super().__init__(path, Manifest(group, *load_position(engine), files=()))
-        self.rows = engine.rows()
+    def __init__(self, path: Path, group: int, rows: dict[bytes, bytes]) -> None:
+        copy = SimEngine()
+        copy.load(rows)
+        super().__init__(path, Manifest(group, *load_position(copy), files=()))
+        self.rows = rows
         self.total_bytes = sum(len(key) + len(value) for key, value in self.rows.items())
 
     def discard(self) -> None:
@@ -105,17 +136,17 @@ class SimSnapshot(Snapshot):
 class _Incoming:
     """The place of `store.snapshot.Receiver` for a state that arrived whole."""
 
-    def __init__(self, snapshot: SimSnapshot, engine: SimEngine, group_path: Path) -> None:
+    def __init__(self, snapshot: SimSnapshot, stored: SimEngine, group_path: Path) -> None:
         self.manifest = snapshot.manifest
         self._rows = snapshot.rows
-        self._engine = engine
+        self._stored = stored
         self._group_path = group_path
         remove(beside(group_path, INCOMING))
         beside(group_path, INCOMING).mkdir()
 
     def install(self) -> None:
         install_incoming(self._group_path)
-        self._engine.load(self._rows)
+        self._stored.load(self._rows)
 
 
 class SimGroups(Groups):
@@ -160,7 +191,9 @@ class SimMachine(Machine):
         self.clock: SimClock = SimClock(work, self.random.randrange(-100, 101))
         self.ids = SimIds(work.random(f"ids {node}"))
         self.disk = SimDisk(self.random.getrandbits(62))
-        self.engines: list[SimEngine] = []
+        self.engines: list[SimHeldEngine] = []
+        self._stored: list[SimEngine] = []
+        self._held_rows_max = work.random(f"held rows {node}").choice(_HELD_ROWS_MAX)
         self.free_bytes = _TOTAL_BYTES
         self.sync_ms = (0.1, 2.0)
         # Told when the disk fails in a way that no node survives.
@@ -172,8 +205,13 @@ class SimMachine(Machine):
     def open_engines(self, data: DataDir) -> Sequence[StateEngine]:
         for number in range(data.groups):
             recover_swap(data.group_path(number))
-        self.engines = self.engines or [SimEngine() for _ in range(data.groups)]
+        self._stored = self._stored or [SimEngine() for _ in range(data.groups)]
+        self._hold_nothing()
         return self.engines
+
+    def _hold_nothing(self) -> None:
+        """What is held is in the memory of a process."""
+        self.engines = [SimHeldEngine(one, self._held_rows_max) for one in self._stored]
 
     def open_log(
         self,
@@ -203,8 +241,9 @@ class SimMachine(Machine):
         return SimGroups(raft, self, cast(SimLoop, asyncio.get_running_loop()))
 
     def take_snapshot(self, engine: StateEngine, group: int, group_path: Path) -> Snapshot:
-        assert isinstance(engine, SimEngine)
-        return SimSnapshot(group_path, group, engine)
+        assert isinstance(engine, SimHeldEngine)
+        engine.checkpoint(group_path)
+        return SimSnapshot(group_path, group, engine.stored.copied)
 
     def disk_space(self, path: Path) -> tuple[int, int]:
         return self.free_bytes, _TOTAL_BYTES
@@ -225,9 +264,10 @@ class SimMachine(Machine):
     def crash(self) -> None:
         """The power fails."""
         self.disk.crash()
-        for engine in self.engines:
-            engine.crash()
-            engine.stalled = engine.is_full = False
+        for stored in self._stored:
+            stored.crash()
+            stored.stalled = stored.is_full = False
+        self._hold_nothing()
 
     def fill_disk(self, is_full: bool) -> None:
         """Below the reserve, with a little left for the log."""
@@ -302,7 +342,8 @@ class SimControl:
         done = asyncio.get_running_loop().create_future()
 
         def install() -> None:
-            state = _Incoming(snapshot, self._machine.engines[group], self._data.group_path(group))
+            stored = self._machine.engines[group].stored
+            state = _Incoming(snapshot, stored, self._data.group_path(group))
             self.loop.work.note(f"snapshot of group {group} from {sender} to {self._data.node_id}")
             received = Received(group, sender, packet, cast(Any, state))
             task = self.loop.create_task(self._states.install(received))

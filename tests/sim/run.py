@@ -35,6 +35,9 @@ SMALL_LIMITS: Final = {
     "FLUSH_INTERVAL_SECONDS": 3.0,
     "LOG_ENTRIES_KEPT": 20,
     "LOG_ENTRIES_KEPT_MIN": 4,
+    # A thread that waits for an engine would wait by the clock of this machine.
+    "HELD_WAIT_SECONDS": 0.0,
+    "HELD_PAUSE_BATCHES": 3,
 }
 _OFTEN: Final[tuple[Often, ...]] = ({}, {"count": 10}, {"count": 10}, {"purge": 9, "recreate": 6})
 _LOOKS: Final[Often] = {name: name in ("count", "look") for name, _ in ACTIONS}

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from fastnode import config
-from fastnode.errors import DiskFull
+from fastnode.errors import DiskFull, OperationError
 from fastnode.raft.groups import Groups
+from fastnode.store.engine import WriteStalled
 from fastnode.upkeep import Upkeep, reserve_bytes
 from tests.unit.raft import test_driver
 
@@ -136,12 +137,15 @@ def test_large_tables_are_not_compacted(kept: Kept, table_bytes: int, free: int)
     assert kept.look(config.LOW_SPACE_FLUSH_SECONDS) == ["flush 0", "flush 2"]
 
 
-def test_a_flush_that_finds_no_space_keeps_the_log_and_is_tried_again(kept: Kept) -> None:
+@pytest.mark.parametrize("error", [DiskFull("injected"), WriteStalled("injected")], ids=repr)
+def test_a_flush_that_fails_keeps_the_log_and_is_tried_again(
+    kept: Kept, error: OperationError
+) -> None:
     group: Any = kept.node.groups[0]
     flush = group.flush
 
     def fail() -> None:
-        raise DiskFull("injected")
+        raise error
 
     group.flush, kept.free = fail, 10 * MIB
     assert kept.look(config.LOW_SPACE_FLUSH_SECONDS) == ["flush 2", "compact 2"]
@@ -149,8 +153,8 @@ def test_a_flush_that_finds_no_space_keeps_the_log_and_is_tried_again(kept: Kept
     assert kept.look(config.LOW_SPACE_FLUSH_SECONDS) == ["flush 0", "compact 0"]
 
 
-@pytest.mark.parametrize("error", [None, DiskFull("injected")], ids=["flushed", "failed"])
-def test_a_cancelled_flush_comes_to_its_end_first(kept: Kept, error: DiskFull | None) -> None:
+@pytest.mark.parametrize("error", [None, DiskFull("injected"), WriteStalled("injected")], ids=repr)
+def test_a_cancelled_flush_comes_to_its_end_first(kept: Kept, error: OperationError | None) -> None:
     group: Any = kept.node.groups[0]
     begun, may_end = threading.Event(), threading.Event()
 

@@ -2,20 +2,23 @@
 
 Sends, receives, changes of visibility, deletes, returns and purges in transactions and entries of
 any size, some of them refused. One replica applies entry by entry; the other in groups of any size,
-crashes back to its last flush and replays. Heads must be what a look at all messages says, and both
-replicas must end with the same bytes.
+holds rows back, crashes back to its last flush and replays. Heads must be what a look at all
+messages says, and both replicas must end with the same bytes.
 """
 
 from copy import deepcopy
+from unittest.mock import patch
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from fastnode import native
+from fastnode import config, native
+from fastnode.store.held_engine import HeldEngine
 from fastnode.store.keyspace import FAMILY_HEAD, FAMILY_READY, MessageKeys, encode_position
 from fastnode.store.memory_engine import MemoryEngine
 from fastnode.store.txn import Txn
+from tests.stored import StoredRows
 from tests.unit.store.test_history import Replica
 
 SEGMENT = native.queue_segment("123456789012", "eu-west-1", "orders.fifo")
@@ -109,12 +112,15 @@ class Model:
 
 
 class HeadHistory(RuleBasedStateMachine):
-    @initialize()
-    def start(self) -> None:
+    @initialize(held_rows_max=st.sampled_from([1, 15, 500]))
+    def start(self, held_rows_max: int) -> None:
+        self.limit = patch.multiple(config, HELD_ROWS_MAX=held_rows_max, HELD_PAUSE_BATCHES=2)
+        self.limit.start()
         self.log: list[bytes] = []
         self.model = Model()
         self.steady = Replica.over(MemoryEngine())
-        self.rough = Replica.over(MemoryEngine())
+        self.stored = StoredRows()
+        self.rough = Replica.over(HeldEngine(self.stored))
         self.last = START
         self.requests = 0
         self.log.append(native.encode_entry([self._transaction(1, [])]))
@@ -148,8 +154,8 @@ class HeadHistory(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        self.rough.engine.crash()
-        self.rough = Replica.over(self.rough.engine)
+        self.stored.crash()
+        self.rough = Replica.over(HeldEngine(self.stored))
 
     @invariant()
     def heads_are_what_a_full_scan_says(self) -> None:
@@ -169,6 +175,8 @@ class HeadHistory(RuleBasedStateMachine):
                     assert rows.positions(key, first[0], 3) == first
 
     def teardown(self) -> None:
+        if hasattr(self, "limit"):
+            self.limit.stop()
         if hasattr(self, "model") and self.log:
             self.rough.apply(self.log, len(self.log))
             assert self.rough.rows() == self.steady.rows()

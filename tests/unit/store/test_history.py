@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from fastnode import native
 from fastnode.clock import GroupClock
 from fastnode.native import ADD, DELETE, DROP, FRESH_DELETE, FRESH_PUT, MAX, PUT
+from fastnode.store.engine import Engine
 from fastnode.store.group import Group
 from fastnode.store.memory_engine import MemoryEngine
 from tests.world import START_MS, FakeClock
@@ -88,11 +89,11 @@ class Model:
 
 @dataclass
 class Replica:
-    engine: MemoryEngine
+    engine: Engine
     group: Group
 
     @classmethod
-    def over(cls, engine: MemoryEngine) -> "Replica":
+    def over(cls, engine: Engine) -> "Replica":
         return cls(engine, Group(0, engine, GroupClock(FakeClock())))
 
     def apply(self, log: list[bytes], upto: int) -> None:
@@ -110,7 +111,8 @@ class StoreHistory(RuleBasedStateMachine):
         self.log: list[bytes] = []
         self.model = Model()
         self.steady = Replica.over(MemoryEngine())
-        self.rough = Replica.over(MemoryEngine())
+        self.stored = MemoryEngine()
+        self.rough = Replica.over(self.stored)
         self.clock_ms = START_MS
         self.requests = 0
 
@@ -144,19 +146,19 @@ class StoreHistory(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        self.rough.engine.crash()
-        self.rough = Replica.over(self.rough.engine)
+        self.stored.crash()
+        self.rough = Replica.over(self.stored)
 
     @rule()
     def replace_by_a_copy(self) -> None:
         """As a snapshot does: the rows of the other replica, and nothing else."""
-        engine = MemoryEngine()
-        batch = engine.batch()
+        self.stored = MemoryEngine()
+        batch = self.stored.batch()
         for key, value in self.steady.rows():
             batch.put(key, value)
-        engine.write(batch)
-        engine.flush()
-        self.rough = Replica.over(engine)
+        self.stored.write(batch)
+        self.stored.flush()
+        self.rough = Replica.over(self.stored)
 
     @invariant()
     def state_is_what_the_model_says(self) -> None:
