@@ -28,7 +28,7 @@ cdef struct Slot:
 @cython.final
 cdef class HeldBatch:
     cdef Operation* operations
-    cdef Py_ssize_t count, capacity
+    cdef Py_ssize_t count, capacity, deletions
     # Whose bytes the operations lie in.
     cdef list owners
     cdef list ranges

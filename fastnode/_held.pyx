@@ -28,6 +28,7 @@ cdef bytes _READY = _types.FAMILY_READY
 cdef bytes _STATE = _types.FAMILY_STATE
 cdef bytes _TIMER = _types.FAMILY_TIMER
 cdef Py_ssize_t _ROW_BYTES = _ref.ROW_BYTES
+cdef Py_ssize_t _TAKING_AWAY = _ref.TAKING_AWAY
 # Clients choose parts of keys, but not where they end up.
 cdef uint64_t _SEED = int.from_bytes(os.urandom(8), "big")
 
@@ -51,6 +52,10 @@ cdef class HeldBatch:
             (key_in(&self.operations[index]), value_in(&self.operations[index]))
             for index in range(self.count)
         ]
+
+    @property
+    def takes_away(self):
+        return _TAKING_AWAY * self.deletions > self.count
 
     def put(self, bytes key not None, bytes value not None):
         self.owners.append(key)
@@ -93,6 +98,7 @@ cdef class HeldBatch:
         operation.key, operation.key_size = key, <uint32_t>key_size
         operation.value, operation.value_size = value, <uint32_t>value_size
         self.count += 1
+        self.deletions += value == NULL
         return 0
 
     cdef int write_part(self, batch, Py_ssize_t start, Py_ssize_t end) except -1:

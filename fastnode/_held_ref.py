@@ -22,6 +22,8 @@ from fastnode._keys_ref import (
     FAMILY_TIMER,
 )
 
+# A batch takes rows away if one in so many of its own does.
+TAKING_AWAY: Final = 8
 # What a row takes besides its key and value, more or less.
 ROW_BYTES: Final = 64
 
@@ -52,6 +54,12 @@ class HeldBatch:
     def rows(self) -> list[tuple[bytes, bytes | None]]:
         """With None for what is deleted."""
         return list(self._rows)
+
+    @property
+    def takes_away(self) -> bool:
+        """Whether somebody consumes: entries that only send have hardly a deletion."""
+        deletions = sum(value is None for _, value in self._rows)
+        return TAKING_AWAY * deletions > len(self._rows)
 
     def put(self, key: bytes, value: bytes) -> None:
         self._rows.append((key, value))

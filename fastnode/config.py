@@ -205,8 +205,8 @@ WRITE_BUFFER_BYTES: Final = 64 * 1_048_576
 # be written in one long breath.
 HELD_ROWS_MAX: Final = 2_048
 HELD_BYTES_MAX: Final = 1_048_576
-# Batches that pass by once most rows stayed, before it is tried again.
-HELD_PAUSE_BATCHES: Final = 256
+# Batches that pass by once most rows stayed, before it is tried again, unless one takes rows away.
+HELD_PAUSE_BATCHES: Final = 1_024
 # So long a flush waits for an engine that takes no rows.
 HELD_WAIT_SECONDS: Final = 10.0
 FLUSH_INTERVAL_SECONDS: Final = 30.0

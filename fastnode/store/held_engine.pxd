@@ -8,6 +8,7 @@ cdef class HeldEngine:
     cdef public object below, compact, is_stalled, metrics, _writing
     cdef public Held _held
     cdef public long _let_through
+    cdef public bint _has_failed
     cpdef get(self, bytes key)
     cpdef list get_many(self, keys)
     cpdef list scan(self, bytes start, bytes end, Py_ssize_t limit)

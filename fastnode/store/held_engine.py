@@ -37,6 +37,8 @@ class HeldEngine:
         self._writing = Lock()
         # Batches that are not held: where nothing is taken away, holding is work for nothing.
         self._let_through = 0
+        # A flush: then the engine refuses rows too, and whoever writes shall hear of it at once.
+        self._has_failed = False
 
     # --- reading ---------------------------------------------------------------------------
 
@@ -83,7 +85,9 @@ class HeldEngine:
     def write(self, batch: Batch) -> None:
         assert isinstance(batch, native.HeldBatch), "a batch of this engine"
         with self._writing:
-            if batch.has_ranges or self._let_through:
+            if batch.takes_away:
+                self._let_through = 0
+            if batch.has_ranges or self._let_through or self._has_failed:
                 self._write_out(batch)
                 self._let_through = max(self._let_through - 1, 0)
                 return
@@ -103,6 +107,7 @@ class HeldEngine:
         if last is not None:
             last.write_to(batch)
         self.below.write(batch)
+        self._has_failed = False
         if len(self._held):
             self._held = native.Held()
 
@@ -111,8 +116,7 @@ class HeldEngine:
             self._settle()
             self.below.flush()
         except (EngineError, DiskFull):
-            # It will refuse rows too, and whoever writes shall hear of it at once.
-            self._let_through = config.HELD_PAUSE_BATCHES
+            self._has_failed = True
             raise
 
     def checkpoint(self, path: Path) -> None:
