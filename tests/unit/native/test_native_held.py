@@ -97,6 +97,7 @@ def test_compiled_and_plain_hold_the_same(
     for rows in batches:
         made = [batch_of(module, rows) for module in MODULES]
         assert made[0].rows == made[1].rows == rows
+        assert made[0].takes_away == made[1].takes_away
         plain.take(made[0])
         compiled.take(made[1])
         assert seen(plain, keys, ranges) == seen(compiled, keys, ranges)
@@ -198,6 +199,16 @@ def test_a_counter_is_one_row_however_often_it_changes(module: Any) -> None:
 
 
 # --- batches, and many rows --------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize(("puts", "takes_away"), [(0, True), (6, True), (7, False), (90, False)])
+def test_a_batch_takes_away_if_more_than_an_eighth_of_it_does(
+    module: Any, puts: int, takes_away: bool
+) -> None:
+    batch = batch_of(module, [(b"gone", None), *((b"%d" % number, b"") for number in range(puts))])
+    assert batch.takes_away == takes_away
+    assert not batch_of(module, []).takes_away
 
 
 @both
