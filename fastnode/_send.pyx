@@ -11,7 +11,6 @@ from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeASCII
 from libc.stdint cimport UINT32_MAX, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
 
 from fastnode._core cimport (
     ID_BYTES,
@@ -30,8 +29,7 @@ from fastnode._core cimport (
     store_transaction_head,
 )
 from fastnode._keys cimport address, store, store_u16, store_u32, store_u64
-
-from hashlib import md5 as _hashlib_md5
+from fastnode._md5 cimport DIGEST_BYTES, Hashed, md5_each
 
 from fastnode import _core_ref as _core_types
 from fastnode import _send_ref as _ref
@@ -71,9 +69,6 @@ cdef enum:
     # Where a record has its id and its digest.
     ID_AT = 2
     DIGEST_AT = 26
-    DIGEST_BYTES = 16
-    BLOCK_BYTES = 64
-    SHORT_BODY_BYTES = 1024
 
 cdef struct Draft:
     long entry
@@ -96,18 +91,6 @@ cdef struct Stamps:
     uint64_t commit_ts
     uint8_t retention
 
-# The constants of RFC 1321: floor(2**32 * abs(sin(i + 1))).
-cdef uint32_t[64] _SINES = [
-    0xD76AA478, 0xE8C7B756, 0x242070DB, 0xC1BDCEEE, 0xF57C0FAF, 0x4787C62A, 0xA8304613, 0xFD469501,
-    0x698098D8, 0x8B44F7AF, 0xFFFF5BB1, 0x895CD7BE, 0x6B901122, 0xFD987193, 0xA679438E, 0x49B40821,
-    0xF61E2562, 0xC040B340, 0x265E5A51, 0xE9B6C7AA, 0xD62F105D, 0x02441453, 0xD8A1E681, 0xE7D3FBC8,
-    0x21E1CDE6, 0xC33707D6, 0xF4D50D87, 0x455A14ED, 0xA9E3E905, 0xFCEFA3F8, 0x676F02D9, 0x8D2A4C8A,
-    0xFFFA3942, 0x8771F681, 0x6D9D6122, 0xFDE5380C, 0xA4BEEA44, 0x4BDECFA9, 0xF6BB4B60, 0xBEBFBC70,
-    0x289B7EC6, 0xEAA127FA, 0xD4EF3085, 0x04881D05, 0xD9D4D039, 0xE6DB99E5, 0x1FA27CF8, 0xC4AC5665,
-    0xF4292244, 0x432AFF97, 0xAB9423A7, 0xFC93A039, 0x655B59C3, 0x8F0CCC92, 0xFFEFF47D, 0x85845DD1,
-    0x6FA87E4F, 0xFE2CE6E0, 0xA3014314, 0x4E0811A1, 0xF7537E82, 0xBD3AF235, 0x2AD7D2BB, 0xEB86D391,
-]
-
 
 def plan_send(
     bytes request not None,
@@ -123,6 +106,7 @@ def plan_send(
     stamps.start_ts, stamps.commit_ts, stamps.retention = start_ts, commit_ts, retention
     cdef Draft draft
     draft_message(&draft, &stamps, 0, sender, b"", body)
+    digest_bodies(&draft, 1)
     return encode_sends(&stamps, keys, &draft, 1), record_of(&draft)
 
 
@@ -148,6 +132,7 @@ def plan_sends(
             &drafts[index], &stamps, <object>PyTuple_GET_ITEM(row, 0), sender,
             bytes_at(row, 1), bytes_at(row, 2),
         )
+    digest_bodies(drafts, count)
     return encode_sends(&stamps, keys, drafts, count), planned_sends(drafts, count, commit_ts)
 
 
@@ -168,6 +153,7 @@ def plan_bodies(
     cdef Draft[MESSAGES_MAX] drafts
     for index in range(count):
         draft_message(&drafts[index], &stamps, index, sender, b"", bytes_at(rows, index))
+    digest_bodies(drafts, count)
     return encode_sends(&stamps, keys, drafts, count), records_of(drafts, count)
 
 
@@ -201,6 +187,7 @@ def plan_fifo_sends(
         group = bytes_at(row, 2)
         filings[index].dedup_key = address(group)
         filings[index].dedup_size = PyBytes_GET_SIZE(group)
+    digest_bodies(drafts, count)
     return encode_fifo_sends(&stamps, keys, drafts, filings, count), records_of(drafts, count)
 
 
@@ -295,7 +282,6 @@ cdef int draft_message(
     draft.entry = entry
     store_message_id(draft.identity, stamps.commit_ts, entry, stamps.request)
     store_u16(store_u64(draft.place, stamps.commit_ts), <uint16_t>entry)
-    digest_of(body, draft.digest)
     message.flags = 0
     message.identity = draft.identity
     message.sent_ms = stamps.commit_ts >> 16
@@ -305,6 +291,17 @@ cdef int draft_message(
     message.body, message.body_size = address(body), PyBytes_GET_SIZE(body)
     draft.record_size = message_size(message)
     return 0
+
+
+cdef int digest_bodies(Draft* drafts, Py_ssize_t count) except -1:
+    """What a draft lacks before it is encoded: bodies that come together are hashed together."""
+    cdef Hashed[MESSAGES_MAX] hashed
+    cdef Py_ssize_t index
+    for index in range(count):
+        hashed[index].body = drafts[index].message.body
+        hashed[index].size = drafts[index].message.body_size
+        hashed[index].digest = drafts[index].digest
+    return md5_each(hashed, count)
 
 
 cdef bytes encode_sends(const Stamps* stamps, keys, const Draft* drafts, Py_ssize_t count):
@@ -492,79 +489,3 @@ cdef inline bytes bytes_at(object row, Py_ssize_t index):
     if type(part) is not bytes:
         raise TypeError("keys and values are bytes")
     return <bytes>part
-
-
-cdef int digest_of(bytes body, uint8_t* digest) except -1:
-    # OpenSSL is faster byte by byte, but a call costs as much as a kilobyte does here.
-    if PyBytes_GET_SIZE(body) > SHORT_BODY_BYTES:
-        made = _hashlib_md5(body, usedforsecurity=False).digest()
-        store(digest, sixteen(made, "an MD5 digest"), DIGEST_BYTES)
-    else:
-        md5(address(body), PyBytes_GET_SIZE(body), digest)
-    return 0
-
-
-cdef void md5(const uint8_t* message, size_t size, uint8_t* digest) noexcept nogil:
-    """RFC 1321. Whole blocks first, then the rest with its padding, in one block or two."""
-    cdef uint32_t[4] state = [0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476]
-    cdef uint8_t[2 * BLOCK_BYTES] tail
-    cdef size_t whole = size - size % BLOCK_BYTES
-    cdef size_t left = size - whole
-    cdef size_t end = BLOCK_BYTES if left < BLOCK_BYTES - 8 else 2 * BLOCK_BYTES
-    cdef size_t at
-    cdef int index
-    for at in range(whole // BLOCK_BYTES):
-        md5_block(state, message + at * BLOCK_BYTES)
-    memset(tail, 0, sizeof(tail))
-    memcpy(tail, message + whole, left)
-    tail[left] = 0x80
-    for index in range(8):
-        tail[end - 8 + index] = <uint8_t>((<uint64_t>size << 3) >> (8 * index))
-    for at in range(end // BLOCK_BYTES):
-        md5_block(state, tail + at * BLOCK_BYTES)
-    for index in range(DIGEST_BYTES):
-        digest[index] = <uint8_t>(state[index >> 2] >> (8 * (index & 3)))
-
-
-cdef inline uint32_t load_little(const uint8_t* at) noexcept nogil:
-    return (
-        <uint32_t>at[0] | (<uint32_t>at[1] << 8) | (<uint32_t>at[2] << 16) | (<uint32_t>at[3] << 24)
-    )
-
-
-cdef inline uint32_t turned(uint32_t value, int bits) noexcept nogil:
-    return (value << bits) | (value >> (32 - bits))
-
-
-cdef void md5_block(uint32_t* state, const uint8_t* block) noexcept nogil:
-    """Four rounds of sixteen steps, four at a time so that the words stay in their registers."""
-    cdef uint32_t a = state[0], b = state[1], c = state[2], d = state[3]
-    cdef uint32_t[16] w
-    cdef const uint32_t* k = _SINES
-    cdef int i
-    for i in range(16):
-        w[i] = load_little(block + 4 * i)
-    for i in range(0, 16, 4):
-        a = b + turned(a + (d ^ (b & (c ^ d))) + k[i] + w[i], 7)
-        d = a + turned(d + (c ^ (a & (b ^ c))) + k[i + 1] + w[i + 1], 12)
-        c = d + turned(c + (b ^ (d & (a ^ b))) + k[i + 2] + w[i + 2], 17)
-        b = c + turned(b + (a ^ (c & (d ^ a))) + k[i + 3] + w[i + 3], 22)
-    for i in range(16, 32, 4):
-        a = b + turned(a + (c ^ (d & (b ^ c))) + k[i] + w[(5 * i + 1) & 15], 5)
-        d = a + turned(d + (b ^ (c & (a ^ b))) + k[i + 1] + w[(5 * i + 6) & 15], 9)
-        c = d + turned(c + (a ^ (b & (d ^ a))) + k[i + 2] + w[(5 * i + 11) & 15], 14)
-        b = c + turned(b + (d ^ (a & (c ^ d))) + k[i + 3] + w[(5 * i + 16) & 15], 20)
-    for i in range(32, 48, 4):
-        a = b + turned(a + (b ^ c ^ d) + k[i] + w[(3 * i + 5) & 15], 4)
-        d = a + turned(d + (a ^ b ^ c) + k[i + 1] + w[(3 * i + 8) & 15], 11)
-        c = d + turned(c + (d ^ a ^ b) + k[i + 2] + w[(3 * i + 11) & 15], 16)
-        b = c + turned(b + (c ^ d ^ a) + k[i + 3] + w[(3 * i + 14) & 15], 23)
-    for i in range(48, 64, 4):
-        a = b + turned(a + (c ^ (b | ~d)) + k[i] + w[(7 * i) & 15], 6)
-        d = a + turned(d + (b ^ (a | ~c)) + k[i + 1] + w[(7 * i + 7) & 15], 10)
-        c = d + turned(c + (a ^ (d | ~b)) + k[i + 2] + w[(7 * i + 14) & 15], 15)
-        b = c + turned(b + (d ^ (c | ~a)) + k[i + 3] + w[(7 * i + 21) & 15], 21)
-    state[0] += a
-    state[1] += b
-    state[2] += c
-    state[3] += d

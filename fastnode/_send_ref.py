@@ -4,7 +4,6 @@
 from the start, and `queue/send.py` plans them write by write.
 """
 
-import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from fastnode._core_ref import (
     message_id_text,
 )
 from fastnode._keys_ref import message_key, text
+from fastnode._md5_ref import md5_of
 from fastnode._plan_ref import FifoDraft
 
 
@@ -86,7 +86,7 @@ def plan_sends(
     mask = 0
     for entry, extras, body in messages:
         identity = message_id(commit_ts, entry, request)
-        digest = hashlib.md5(body, usedforsecurity=False).digest()
+        digest = md5_of(body)
         record = encode_message(0, identity, commit_ts >> 16, digest, sender, extras, body)
         writes.append((FRESH_PUT, message_key(keys.data, commit_ts, entry), record))
         position = commit_ts << 16 | entry
@@ -135,7 +135,7 @@ def plan_fifo_sends(
     mask = 0
     for entry, group_id, dedup_row, extras, body in messages:
         identity = message_id(commit_ts, entry, request)
-        digest = hashlib.md5(body, usedforsecurity=False).digest()
+        digest = md5_of(body)
         record = encode_message(0, identity, commit_ts >> 16, digest, sender, extras, body)
         place, group = message_key(b"", commit_ts, entry), text(group_id)
         writes.append((FRESH_PUT, keys.data + place, record))

@@ -24,7 +24,7 @@ FUNCTION_LINES_MAX: Final = 70
 
 COMPILED: Final = frozenset(
     {"_keys", "_core", "_plan", "_plain", "_send", "_http", "_occ", "_query", "_sigv4", "_deliver"}
-    | {"_filed", "_fifo", "_meter", "_reads", "_entry", "_landed", "_held"}
+    | {"_filed", "_fifo", "_md5", "_meter", "_reads", "_entry", "_landed", "_held"}
 )
 TWINS: Final = frozenset(f"{name}_ref" for name in COMPILED)
 LEAVES: Final = frozenset({"alarm", "config", "errors", "clock", "flow", "native", "meter"})
@@ -73,8 +73,8 @@ DANGEROUS: Final = re.compile(
     r"|(asyncio\.)?create_subprocess_shell|subprocess\.get(status)?output|yaml\.load"
 )
 SANS_IO: Final = re.compile(
-    r"fastnode\.(config|errors|flow|_(keys|core|entry|held|landed|plan|http|occ|query|sigv4)_ref"
-    r"|queue(\..+)?|cluster\.(capabilities|partition_map)"
+    r"fastnode\.(config|errors|flow|queue(\..+)?|cluster\.(capabilities|partition_map)"
+    r"|_(keys|core|entry|held|landed|md5|plan|http|occ|query|sigv4)_ref"
     r"|http\.(http1|chunked|holding|identity|shedding|sigv4(_\w+)?|\w+_codec|query_\w+|xml_\w+)"
     r"|store\.(apply|backlog|heads|keyspace|latches|records|retry|sums|counters|window)"
     r"|raft\.(driver|lease|conf_change|packets)"
