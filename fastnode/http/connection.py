@@ -299,6 +299,8 @@ class Connection:
             exchange = pending.popleft()
             self._holding.answered(exchange.held_bytes)
             is_last = not exchange.keep_alive or (self._host.is_draining and self.is_idle)
+            # The client is told, or its next request meets a closed connection.
+            is_last = is_last or (exchange.is_overdue and not pending)
             exchange.append_to(parts, is_last=is_last)
             self._owed_until = self._host.coarse_now + HTTP_ANSWER_SECONDS
         if self._owes_continue and not pending and not is_last:

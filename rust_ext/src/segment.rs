@@ -123,7 +123,8 @@ pub fn advice() -> &'static str {
      or remove it and let the node join again from its peers; do not delete single files"
 }
 
-/// Makes a new segment, out of the file `spare` when there is one; answers the file and its length.
+/// Makes a new segment of at least this length, out of the file `spare` when there is one; answers
+/// the file and its length.
 ///
 /// # Errors
 /// The disk's; when it is full nothing is left behind.
@@ -139,6 +140,9 @@ pub fn prepare(
     disk.sync_directory().map_err(failed)?;
     let file = if spare.is_some() { disk.open(source) } else { disk.create(source) };
     let file = file.map_err(failed)?;
+    // What a spare has is kept, but it is made no longer than asked: it may be one that was never
+    // used, and what it lacks would be taken from a disk that is nearly full.
+    let length = file.length().map_err(failed)?.max(length);
     let filled = file
         .allocate(0, length)
         .and_then(|()| file.write_at(&header.encode(), 0))
@@ -151,7 +155,6 @@ pub fn prepare(
     }
     disk.rename(source, &name(header.number)).map_err(failed)?;
     disk.sync_directory().map_err(failed)?;
-    let length = file.length().map_err(failed)?;
     Ok((file, length))
 }
 

@@ -305,8 +305,7 @@ impl Space {
         let is_recycled = spare.is_some();
         let number = self.active.number + 1;
         let header = Header { identity: self.identity, number, least: self.sequence, is_recycled };
-        let step = if is_recycled { self.segment_bytes } else { STEP_BYTES };
-        (header, spare, step.min(self.segment_bytes).max(end))
+        (header, spare, STEP_BYTES.min(self.segment_bytes).max(end))
     }
 }
 

@@ -6,6 +6,7 @@ mod support;
 use _raftlog::disk::Disk;
 use _raftlog::errors::{Error, Result};
 use _raftlog::node::Node;
+use _raftlog::segment;
 use _raftlog::simdisk::SimDisk;
 use bytes::Bytes;
 use support::{Dice, content, open, settle};
@@ -249,6 +250,29 @@ fn compaction_makes_room_on_a_full_disk_although_one_group_sleeps() {
         node.propose(0, Bytes::from(vec![2; 300])).unwrap();
         assert_eq!(content(&settle(&mut node), 0).len(), 1);
     }
+}
+
+#[test]
+fn a_segment_that_was_ready_before_a_restart_takes_no_more_of_a_full_disk() {
+    let disk = SimDisk::new(12);
+    let segment_bytes = 32 << 20;
+    let mut node = open(&disk, &[0], segment_bytes).unwrap();
+    settle(&mut node);
+    let entry = Bytes::from(vec![1; 4 << 20]);
+    while disk.list().unwrap().len() == 1 {
+        settle(&mut node);
+        node.propose(0, entry.clone()).unwrap();
+    }
+    // The last entry was only promised room, in a second segment.
+    drop(node);
+    let ready = disk.content(&segment::name(2)).len();
+    assert!(ready < usize::try_from(segment_bytes).unwrap());
+    disk.set_free(0);
+    let mut node = open(&disk, &[0], segment_bytes).unwrap();
+    settle(&mut node);
+    node.propose(0, entry).unwrap();
+    assert_eq!(content(&settle(&mut node), 0).len(), 1);
+    assert_eq!(disk.content(&segment::name(2)).len(), ready);
 }
 
 #[test]

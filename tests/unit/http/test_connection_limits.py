@@ -79,10 +79,22 @@ def test_a_node_that_takes_too_long_is_given_up(raw: bytes) -> None:
     node.pass_seconds(3)
     assert transport.written.startswith(b"HTTP/1.1 503 ")
     assert b"Retry-After: 1" in transport.written
+    assert b"Connection: close" in transport.written
     assert gone == [True] and transport.has_eof
     before = transport.written
     node.answer(0, b"late")
     assert transport.written == before
+
+
+def test_only_the_last_of_several_overdue_answers_ends_the_connection() -> None:
+    node = Node()
+    connection, transport = node.connect()
+    connection.data_received(get() * 3)
+    node.pass_seconds(HTTP_ANSWER_SECONDS + 1)
+    answers = transport.written.split(b"HTTP/1.1 ")[1:]
+    assert [answer[:3] for answer in answers] == [b"503"] * 3
+    assert [b"Connection: close" in answer for answer in answers] == [False, False, True]
+    assert transport.has_eof
 
 
 def test_more_bytes_do_not_buy_more_time() -> None:
