@@ -49,14 +49,15 @@ RULES: Final = tuple(
         (r"\(fastnode/(_http(_ref)?\.|http/(connection|http1|chunked|server)\.py)", HEAD),
         (r"^_verifier\b|\(fastnode/(_sigv4|http/(identity|sigv4|credentials))", SIGNATURE),
         (r"\(fastnode/(peers|cluster)/", LINKS),
-        (r"\(fastnode/_(entry|occ|landed|filed)", APPLY),
+        (r"\(fastnode/_(entry|occ|landed|filed|held)", APPLY),
         (r"^(Group\.(apply|_decide|_finish|commit)|Driver\.apply)", APPLY),
         (r"\(fastnode/store/(apply|sums|heads|engine|window|counters)\.py|\(rocksdict", APPLY),
         (r"^\w+\.added\w* \(fastnode/queue/", APPLY),
         (r"\(fastnode/store/(txn|keyspace|records)\.py", PLAN),
         (r"\(fastnode/(store|raft)/|\(fastnode/(_raftlog|clock)", COMMIT),
         (r"\bencode_(transaction|entry)\b", COMMIT),
-        (r"\(fastnode/(queue/|http/|_(plan|plain|send|deliver|keys|core|query)|flow)", PLAN),
+        (r"\(fastnode/_(plan|plain|reads|send|md5|deliver|fifo|keys|core|query)", PLAN),
+        (r"\(fastnode/(queue/|http/|flow)", PLAN),
         (r"\(fastnode/", OTHER),
     )
 )
