@@ -6,11 +6,13 @@ most of the time; `ABREAST` bodies in the parts of wide registers take little mo
 same steps serve both. `_md5_ref.py` is the readable version.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.buffer cimport PyBUF_READ
+from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
+
+from fastnode._keys cimport address
 
 from hashlib import md5 as _hashlib_md5
 
@@ -133,17 +135,17 @@ def digests(bodies not None):
     cdef list kept = list(bodies)
     cdef Hashed[ABREAST] hashed
     cdef int way
-    results = [made_by(kept, hashed)]
+    results = [to_be_made(kept, hashed)]
     for index in range(len(kept)):
         md5_alone(&hashed[index])
     for way in range(_way_count):
-        results.append(made_by(kept, hashed))
+        results.append(to_be_made(kept, hashed))
         md5_abreast(hashed, len(kept), _ways[way])
     return results
 
 
-cdef list made_by(list bodies, Hashed* hashed):
-    """Digests that are still to be made, and where."""
+cdef list to_be_made(list bodies, Hashed* hashed):
+    """Room for the digests; `hashed` says of which body each is."""
     cdef Py_ssize_t index
     cdef bytes body, digest
     cdef list made = []
@@ -152,15 +154,11 @@ cdef list made_by(list bodies, Hashed* hashed):
     for index in range(len(bodies)):
         body, digest = bodies[index], PyBytes_FromStringAndSize(NULL, DIGEST_BYTES)
         made.append(digest)
-        hashed[index].body, hashed[index].size = octets(body), PyBytes_GET_SIZE(body)
-        hashed[index].digest = octets(digest)
+        if body is None:
+            raise TypeError("a body is bytes")
+        hashed[index].body, hashed[index].size = address(body), PyBytes_GET_SIZE(body)
+        hashed[index].digest = address(digest)
     return made
-
-
-cdef inline uint8_t* octets(bytes text) except NULL:
-    if text is None:
-        raise TypeError("a body is bytes")
-    return <uint8_t*>PyBytes_AS_STRING(text)
 
 
 cdef int md5_each(const Hashed* hashed, Py_ssize_t count) except -1:
@@ -183,7 +181,7 @@ cdef int md5_one(const Hashed* hashed) except -1:
     if hashed.size > SHORT_BODY_BYTES:
         body = PyMemoryView_FromMemory(<char*>hashed.body, hashed.size, PyBUF_READ)
         made = <bytes?>_hashlib_md5(body, usedforsecurity=False).digest()
-        memcpy(hashed.digest, PyBytes_AS_STRING(made), DIGEST_BYTES)
+        memcpy(hashed.digest, address(made), DIGEST_BYTES)
     else:
         md5_alone(hashed)
     return 0
