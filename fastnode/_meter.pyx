@@ -1,29 +1,46 @@
 # cython: language_level=3
-"""Taking the time of requests, in C: a clock, a shift and two sums. `_meter_ref.py` is the readable
-version.
+"""Clocks, and taking the time of requests, in C: a clock, a shift and two sums. `_meter_ref.py` is
+the readable version.
 """
 
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+from posix.time cimport (
+    CLOCK_MONOTONIC,
+    CLOCK_REALTIME,
+    clock_gettime,
+    clockid_t,
+    timespec,
+)
 
 cdef enum:
     # As in `_meter_ref.py`.
     TIME_SHIFT = 16
     PLACES = 48
 
+cdef extern from "<time.h>":
+    clockid_t CLOCK_BOOTTIME
+
 cdef extern from *:
     int bits_below "__builtin_clzll"(unsigned long long) nogil
 
 
-cdef inline int64_t _now() noexcept nogil:
+cdef inline int64_t _read(clockid_t clock) noexcept nogil:
     cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC, &now)
+    clock_gettime(clock, &now)
     return <int64_t>now.tv_sec * 1000000000 + now.tv_nsec
 
 
 def now_ns():
-    return _now()
+    return _read(CLOCK_MONOTONIC)
+
+
+def boottime_ns():
+    return _read(CLOCK_BOOTTIME)
+
+
+def wall_seconds():
+    return _read(CLOCK_REALTIME) // 1000000000
 
 
 @cython.final
@@ -47,7 +64,7 @@ cdef class Times:
         self._total_ns += <uint64_t>elapsed_ns
 
     def took(self, int64_t began_ns):
-        cdef int64_t elapsed_ns = max(_now() - began_ns, 1)
+        cdef int64_t elapsed_ns = max(_read(CLOCK_MONOTONIC) - began_ns, 1)
         self._add(elapsed_ns)
         return elapsed_ns > self._slow_ns
 

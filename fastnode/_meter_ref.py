@@ -1,5 +1,5 @@
-"""The plain version of taking the time of requests; home of its constants. `_meter.pyx` does the
-same in C, since it is done once per request.
+"""The plain version of clocks and of taking the time of requests; home of its constants.
+`_meter.pyx` does the same in C, since it is done for every request.
 """
 
 import time
@@ -14,6 +14,16 @@ PLACES: Final = 48
 def now_ns() -> int:
     """Of a clock that only runs forward, and counts from any time."""
     return time.monotonic_ns()
+
+
+def boottime_ns() -> int:
+    """As `now_ns`, and it runs on while the machine is suspended."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def wall_seconds() -> int:
+    """Since 1970, as the operator's clock has it."""
+    return time.clock_gettime_ns(time.CLOCK_REALTIME) // 1_000_000_000
 
 
 class Times:

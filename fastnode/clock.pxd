@@ -17,3 +17,5 @@ cdef class SystemIdSource:
 
 cdef class RequestIds:
     cdef public object _ids
+    cdef public str _drawn
+    cdef public Py_ssize_t _used

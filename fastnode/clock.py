@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-from fastnode.native import message_id_text
+from fastnode.native import boottime_ns, message_id_text
 
 COUNTER_BITS: Final = 16
 TIMESTAMP_MAX: Final = (1 << 64) - 1
@@ -23,6 +23,7 @@ SLEW_PPM_MAX: Final = 500
 # for every stamp.
 STEER_INTERVAL_NS: Final = 100_000_000
 NS_PER_MS: Final = 1_000_000
+_LAST_BYTES: Final = tuple(f"{number:02x}" for number in range(256))
 # What two divisions may lose.
 _ROUNDING_NS: Final = 2
 
@@ -56,11 +57,11 @@ class Rng(Protocol):
 class SystemClock:
     """CLOCK_BOOTTIME, because a suspended laptop's messages age too, and CLOCK_REALTIME.
 
-    Partial functions, not methods: the group clock reads the time once per transaction.
+    Functions, not methods: the group clock reads the time once per transaction.
     """
 
     def __init__(self) -> None:
-        self.boottime_ns = partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME)
+        self.boottime_ns = boottime_ns
         self.wall_ns = partial(time.clock_gettime_ns, time.CLOCK_REALTIME)
 
 
@@ -87,15 +88,24 @@ class SystemIdSource:
 
 
 class RequestIds:
-    """Texts in the form of UUIDs, one for each request."""
+    """Texts in the form of UUIDs, one for each request. They name requests and protect nothing, so
+    the last byte of one in 256 that is drawn by chance counts the others.
+    """
 
-    __slots__ = ("_ids",)
+    __slots__ = ("_drawn", "_ids", "_used")
 
     def __init__(self, ids: IdSource) -> None:
         self._ids = ids
+        self._drawn = ""
+        self._used = len(_LAST_BYTES)
 
     def __call__(self) -> str:
-        return message_id_text(self._ids.take(16))
+        used = self._used
+        if used == len(_LAST_BYTES):
+            self._drawn = message_id_text(self._ids.take(16))[:-2]
+            used = 0
+        self._used = used + 1
+        return self._drawn + _LAST_BYTES[used]
 
 
 class SystemRng:

@@ -153,7 +153,7 @@ if COMPILED:
             tombstone_key,
         )
         from fastnode._landed import head_changes, write_landed, write_sums
-        from fastnode._meter import Times, now_ns
+        from fastnode._meter import Times, boottime_ns, now_ns, wall_seconds
         from fastnode._occ import Resolver
         from fastnode._plain import read_batch, read_send
         from fastnode._plan import Recent, encode_text, is_token, plain_drafts
@@ -241,7 +241,12 @@ else:
         write_landed,
         write_sums,
     )
-    from fastnode._meter_ref import Times, now_ns  # type: ignore[assignment]
+    from fastnode._meter_ref import (  # type: ignore[assignment]
+        Times,
+        boottime_ns,
+        now_ns,
+        wall_seconds,
+    )
     from fastnode._occ_ref import Resolver  # type: ignore[assignment]
     from fastnode._plain_ref import read_batch, read_send
     from fastnode._plan_ref import (  # type: ignore[assignment] # two classes again
@@ -282,7 +287,8 @@ __all__ = [
     "HeldBatch", "MessageRecord", "MessageState", "Outcome", "ParsedKey", "PlaceKeys",
     "PlainBatch", "PlainDelete", "PlainReceive", "PlainSend", "PlannedSend", "Proof", "Ready",
     "Receipt", "Recent", "RefusedError", "Request", "Resolved", "Resolver", "SendKeys", "Times",
-    "Transaction", "Write", "XmlWriter", "counter_key", "decode_message", "decode_receipt",
+    "Transaction", "Write", "XmlWriter", "boottime_ns", "counter_key", "decode_message",
+    "decode_receipt",
     "decode_state", "dedup_key", "encode_entry", "encode_message", "encode_receipt",
     "encode_state", "encode_text", "encode_transaction", "escape_xml", "fill_answer",
     "fill_batch_answer", "find_parameter", "group_key", "head_changes", "hidden_messages",
@@ -294,6 +300,7 @@ __all__ = [
     "read_receive", "read_send", "receipt_is_genuine", "receipt_tag", "scope_prefix",
     "sequence_number", "show_deliveries", "show_messages", "siphash24", "split_message_key",
     "split_queue_segment", "split_timer_key", "state_keys", "take_plain", "take_request",
-    "take_whole", "text", "timer_key", "tombstone_key", "write_landed", "write_sums",
+    "take_whole", "text", "timer_key", "tombstone_key", "wall_seconds", "write_landed",
+    "write_sums",
 ]
 # fmt: on

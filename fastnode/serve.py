@@ -50,6 +50,7 @@ from fastnode.http.server import HttpServer
 from fastnode.http.shedding import Shedding, shed_metrics
 from fastnode.http.sigv4 import Verifier
 from fastnode.machine import Machine
+from fastnode.native import wall_seconds
 from fastnode.node import Node
 from fastnode.option_values import Address
 from fastnode.queue.operations import OPERATIONS
@@ -269,9 +270,9 @@ def identity_settings(settings: Settings, reload: Reload) -> IdentitySettings:
 
 def _verifier(settings: Settings, reload: Reload) -> Verifier:
     """Signatures of the keys in the credentials file, which is followed from now on."""
-    credentials, wall_ns = CredentialsFile(settings.credentials), SystemClock().wall_ns
+    credentials = CredentialsFile(settings.credentials)
     only_region = settings.region if settings.strict else None
-    verifier = Verifier(credentials.keys, lambda: wall_ns() // NS_PER_SECOND, only_region)
+    verifier = Verifier(credentials.keys, wall_seconds, only_region)
     credentials.on_change = verifier.replace_keys
     reload.also(credentials.reload)
     credentials.watch(asyncio.get_running_loop().call_later)

@@ -77,7 +77,8 @@ class Lane:
 
     def open_queue(self, caller: Caller, queue_url: str) -> LiveQueue | None:
         """The queue that a call means, if it takes messages now and nobody has to ask first."""
-        queue = self.service.live_queue(caller, queue_url)
+        service = self.service
+        queue = service.live_queue(caller, queue_url)
         if queue is None or queue.throttle is not None or not queue.group.accepts_messages:
             return None
         return queue

@@ -25,6 +25,6 @@ cdef class Removal:
 
 
 cpdef Handout submit_receive(
-    service, LiveQueue queue, bytes invocation, limit, visibility_ms, waiting
+    Service service, LiveQueue queue, bytes invocation, limit, visibility_ms, waiting
 )
-cpdef Removal submit_delete(service, LiveQueue queue, bytes invocation, handles, waiting)
+cpdef Removal submit_delete(Service service, LiveQueue queue, bytes invocation, handles, waiting)

@@ -7,18 +7,17 @@ from fastnode.store.group cimport Group
 
 
 cdef class LiveQueue(Traffic):
-    # What is asked for now and then, and what subclasses add.
-    cdef dict __dict__
     cdef object __weakref__
     cdef public Group group
     cdef public object keys, partition, messages, send_keys, handout_keys, record, settings, policy
-    cdef public object throttle, read_ahead, waiters, tenants, generation
+    cdef public object throttle, read_ahead, waiters, tenants, generation, owner
+    cdef public object _alarm, answered_again, _waiting_end
     cdef public Timers timers
     cdef public str account, region, name
-    cdef public bytes receipt_secret
+    cdef public bytes receipt_secret, generation_key, stored
     cdef public Waiting waiting
     cdef public object scanned, swept_to
-    cdef public bint _has_arrivals
+    cdef public bint _has_arrivals, is_confirmed
     cpdef added_plain(self, position, records)
     cpdef _announce(self)
     cpdef handed_out(self, tuple positions, visible_at)

@@ -19,6 +19,7 @@ from fastnode.native import (
     SendKeys,
 )
 from fastnode.queue.attributes import settings_of
+from fastnode.queue.caller import Caller
 from fastnode.queue.choice import DEAD_MAX, PASSED_OVER_MAX, Choice, Counts, Taken
 from fastnode.queue.fair import Tenants
 from fastnode.queue.long_poll import Alarm, Waiter, Waiters
@@ -40,11 +41,6 @@ NO_POSITION: Final = 0
 
 
 class LiveQueue(Traffic):
-    # The metadata as stored, to see whether another leader has changed them.
-    stored = b""
-    # Whether it is known to exist; of a queue that is led here that goes without saying.
-    is_confirmed = True
-
     def __init__(
         self,
         group: Group,
@@ -58,8 +54,15 @@ class LiveQueue(Traffic):
         super().__init__()
         self.group = group
         self.keys = keys
+        self.generation_key = keys.generation
+        # Who was last found to call a queue of his own by it.
+        self.owner: Caller | None = None
         self.partition = partition
         self.account, self.region, self.name = native.split_queue_segment(keys.segment)
+        # The metadata as stored, to see whether another leader has changed them.
+        self.stored = b""
+        # Whether it is known to exist; of a queue that is led here that goes without saying.
+        self.is_confirmed = True
         self._alarm = alarm
         self.read_ahead = read_ahead
         self.waiters = Waiters()

@@ -59,7 +59,6 @@ class PartitionedQueue(LiveQueue):
 
     _first_place = 0
     _first_shard = 0
-    is_confirmed = False
 
     def __init__(
         self,
@@ -74,6 +73,7 @@ class PartitionedQueue(LiveQueue):
         self._groups = groups
         self._partitions: dict[int, Partition] = {}
         super().__init__(home, keys, generation, record, alarm, read_ahead)
+        self.is_confirmed = False
 
     def change(self, record: QueueRecord) -> None:
         super().change(record)

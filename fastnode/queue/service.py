@@ -156,13 +156,13 @@ class Service:
         could have changed it.
         """
         queue = self._meant.get(queue_url or "")
-        if queue is None or queue.account != caller.account or queue.region != caller.region:
+        if queue is None or queue.owner is not caller:
             queue = self._own_queue(caller, queue_url or "")
         # Whether the caller may is a question for the general way.
         if queue is None or queue.policy is not None:
             return None
         group = queue.group
-        if not group.is_ready or queue.keys.generation in group.latches.held:
+        if not group.is_ready or queue.generation_key in group.latches.held:
             return None
         return queue
 
@@ -176,6 +176,7 @@ class Service:
         if queue is None or queue.account != caller.account:
             return None
         self._meant[queue_url] = queue
+        queue.owner = caller
         return queue
 
     async def queue(self, call: Call, queue_url: str | None) -> LiveQueue:

@@ -86,15 +86,16 @@ class Group:
         self.boottime_ns = clock.boottime_ns
         self._engine = engine
         self._clock = clock
-        self._take_stamp = clock.stamp
         self.is_sole_voter = is_sole_voter
         self._reaching = Reaching()
         self.afterwards = Afterwards()
         self.head_rows = HeadRows(engine)
-        self._reach(load_position(engine))
-        self._resolver = load_resolver(engine, self._position)
         self._term = 0
         self._leads = False
+        # The leader's barrier: nothing is planned before an entry of its term is applied.
+        self.is_ready = False
+        self._reach(load_position(engine))
+        self._resolver = load_resolver(engine, self._position)
         self._was_ready = False
         self._refused_until_ns = 0
         # Encoded transactions that no entry has taken yet, and those that the last one took.
@@ -133,11 +134,6 @@ class Group:
     def class_floors(self) -> list[int]:
         """Of each class of requests, the commit up to which they are forgotten."""
         return self._resolver.class_floors
-
-    @property
-    def is_ready(self) -> bool:
-        """The leader's barrier: nothing is planned before an entry of its term is applied."""
-        return self._leads and self._applied_term == self._term
 
     @property
     def takes_calls(self) -> bool:
@@ -189,13 +185,13 @@ class Group:
         """Start and commit timestamp of a transaction that is planned and submitted at once."""
         if request in self._submitted or self._resolver.find(request) is not None:
             raise PlanAgain("the call was here before")
-        if not self._leads or self._applied_term != self._term:
+        if not self.is_ready:
             raise NotLed("the group has no leader here")
         if self._is_disk_full:
             raise DiskFull("the engine has no space to apply what is committed")
         if self.backlog.room <= -BACKLOG_PLACES_MAX:
             raise Overloaded("too many transactions wait to be applied")
-        self._stamped = stamped = self._take_stamp()
+        self._stamped = stamped = self._clock.stamp()
         return self._applied_ts, stamped
 
     def require_room(self) -> None:
@@ -294,13 +290,15 @@ class Group:
     def _reach(self, position: Position) -> None:
         self._position = position
         # Apart: every call asks for them.
-        _, self._applied_term, self._applied_ts = position
+        _, term, self._applied_ts = position
+        self.is_ready = self._leads and term == self._term
 
     def change_role(self, role: str, term: int, leader: int = 0) -> None:
         self.leader = leader
         leads = role == LEADER
         if (leads, term) != (self._leads, self._term):
             had_lead, self._leads, self._term = self._leads, False, term
+            self.is_ready = False
             self._refused_until_ns = 0
             # A read changes nothing: whoever leads now may answer it.
             self.reads.fail_all(NotLed("the group has another leader"))
@@ -313,6 +311,7 @@ class Group:
 
     def _lead(self) -> None:
         self._leads = True
+        self.is_ready = self._position.term == self._term
         self._clock.lead(self._position.commit_ts)
         for observer in tuple(self._leading_observers):
             observer()
@@ -364,13 +363,13 @@ class Group:
         decided = decide(self._resolver, entries)
         return decided, Position(index, term, self._resolver.last_commit_ts)
 
-    def _finish(self, requests: Sequence[bytes], outcomes: Sequence[Outcome]) -> None:
+    def _finish(self, requests: list[bytes], outcomes: list[Outcome]) -> None:
         """Handlers go on in the order of the log, so leader memory follows the applied state."""
         waiting: list[Suspension] = []
-        take, latches, backlog = self._submitted.pop, self.latches, self.backlog
+        unfinished, latches, backlog = self._submitted, self.latches, self.backlog
         waited_for, held = latches.waiting, latches.held
-        for request, outcome in zip(requests, outcomes, strict=True):
-            submitted = take(request, None)
+        for at, request in enumerate(requests):
+            outcome, submitted = outcomes[at], unfinished.pop(request, None)
             if submitted is None:
                 continue
             owner, latched, places, _ = submitted

@@ -52,7 +52,7 @@ class OwnGroup(Group):
             self._changing[txn.request] = ranges
         return super().submit(txn)
 
-    def _finish(self, requests: Sequence[bytes], outcomes: Sequence[Outcome]) -> None:
+    def _finish(self, requests: list[bytes], outcomes: list[Outcome]) -> None:
         if self._changing:
             self._note(requests)
         super()._finish(requests, outcomes)

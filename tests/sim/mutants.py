@@ -194,10 +194,10 @@ def skip_barrier() -> Sequence[Swap]:
             raise PlanAgain("the call was here before")
         if not self._leads:
             raise NotLed("the group has no leader here")
-        self._stamped = stamped = self._take_stamp()
+        self._stamped = stamped = self._clock.stamp()
         return stamped - 1, stamped
 
-    is_ready = property(lambda self: self._leads)
+    is_ready = property(lambda self: self._leads, lambda self, _: None)
     return [(group.Group, "is_ready", is_ready), (group.Group, "stamp", stamp)]
 
 

@@ -1,5 +1,7 @@
 """The group clock against its promises: strictly increasing, slewed, deaf to steps of the wall."""
 
+from uuid import UUID
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from fastnode.clock import (
     STEER_INTERVAL_NS,
     TIMESTAMP_MAX,
     GroupClock,
+    RequestIds,
     SystemClock,
     SystemIdSource,
     SystemRng,
@@ -279,3 +282,12 @@ def test_a_millisecond_ends_when_it_is_over() -> None:
         computing._same_until_boot_ns = 0
         assert remembering.now() == computing.now()
         clock.pass_ns(600)
+
+
+def test_request_ids_are_uuids_and_never_the_same() -> None:
+    take = RequestIds(SystemIdSource())
+    ids = [take() for _ in range(1_000)]
+    assert len(set(ids)) == len(ids)
+    assert all(str(UUID(one)) == one for one in ids)
+    # Only the last byte counts, and only as far as it goes.
+    assert len({one[:-2] for one in ids}) == 4

@@ -1,5 +1,6 @@
 """Times of requests: the compiled version and its twin file every time alike."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +29,8 @@ def test_what_took_longer_is_slow() -> None:
         assert sum(counts) == 3 and 2_000_000_000 < total_ns < 60_000_000_000
 
 
-def test_both_read_the_same_clock() -> None:
-    before = _meter_ref.now_ns()
-    assert before <= native.now_ns() <= _meter_ref.now_ns()
+@pytest.mark.parametrize("clock", ["now_ns", "boottime_ns", "wall_seconds"])
+def test_both_read_the_same_clock(clock: str) -> None:
+    compiled, twin = getattr(native, clock), getattr(_meter_ref, clock)
+    before = twin()
+    assert before <= compiled() <= twin()

@@ -17,8 +17,10 @@ def caller(account: str = ACCOUNT, region: str = REGION) -> Caller:
 
 def found(world: World, url: str, by: Caller | None = None) -> LiveQueue | None:
     """Twice, since the second look may take a shorter way."""
-    first = world.service.live_queue(by or caller(), url)
-    assert world.service.live_queue(by or caller(), url) is first
+    who = by or caller()
+    first = world.service.live_queue(who, url)
+    assert world.service.live_queue(who, url) is first
+    assert world.service.live_queue(caller(who.account, who.region), url) is first
     return first
 
 
