@@ -15,7 +15,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from fastnode import native
 from fastnode.native import Transaction
-from fastnode.store.apply import Decided, Position, decide, fill_batch
+from fastnode.store.apply import Decided, Position, decide, fill_rows, put_position
 from fastnode.store.engine import Engine, RocksEngine
 from fastnode.store.engine_options import EngineShared
 from fastnode.store.keyspace import MessageKeys
@@ -52,7 +52,8 @@ class Store:
     def fill_seconds(self, decided: list[Decided]) -> float:
         batch = self.engine.batch()
         start = perf_counter()
-        fill_batch(self.engine, batch, decided, Position(1, 1, self.resolver.last_commit_ts))
+        fill_rows(self.engine, batch, decided)
+        put_position(batch, Position(1, 1, self.resolver.last_commit_ts))
         seconds = perf_counter() - start
         self.engine.write(batch)
         return seconds

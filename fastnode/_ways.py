@@ -45,6 +45,7 @@ WAYS: Final = (
     "store.group",
     "store.heads",
     "store.held_engine",
+    "store.judge",
     "store.latches",
     "store.sums",
 )

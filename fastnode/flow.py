@@ -9,10 +9,17 @@ no event loop at all.
 
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 OnDone = Callable[[Any, BaseException | None], None]
+
+
+class Resumable(Protocol):
+    """Who is told an outcome, once."""
+
+    def resume(self, value: Any) -> None: ...
+    def fail(self, error: Any) -> None: ...
 
 
 class Suspension:

@@ -149,6 +149,7 @@ class World:
         gathered = [(group, group.take_entry()) for group in self.groups]
         for group, entry in gathered:
             if entry is not None:
+                group.look_ahead()
                 log = self.logs[group.number]
                 log.append(entry)
                 group.commit(1 + len(log), 1, [entry])

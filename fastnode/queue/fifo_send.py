@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from fastnode import config, native
-from fastnode.flow import Suspension
+from fastnode.flow import Resumable, Suspension
 from fastnode.native import FifoDraft, plan_fifo_sends
 from fastnode.queue.caller import Call
 from fastnode.queue.digest import body_md5, content_deduplication_id
@@ -16,7 +16,6 @@ from fastnode.queue.places import at_partition, by_partition, in_partitions, of_
 from fastnode.queue.repeats import Landed, find, request_at
 from fastnode.queue.service import Service
 from fastnode.queue.validate import ValidSend
-from fastnode.store.group import Waiting
 
 _ID_BYTES: Final = 16
 # An entry with the number that it has in its call.
@@ -116,7 +115,7 @@ def submit(
     stamps: tuple[int, int],
     sender: str,
     drafts: Sequence[FifoDraft],
-    waiting: Waiting,
+    waiting: Resumable,
 ) -> list[bytes]:
     """Plan and submit messages of which none is a duplicate, under stamps just taken; their
     records.
@@ -141,7 +140,7 @@ def submit_one(
     stamps: tuple[int, int],
     sender: str,
     draft: FifoDraft,
-    waiting: Waiting,
+    waiting: Resumable,
 ) -> bytes:
     """As `submit`, for a message of `plain_drafts`: nobody holds its key."""
     group, (start_ts, commit_ts) = queue.group, stamps

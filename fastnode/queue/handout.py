@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from fastnode.errors import OperationError
+from fastnode.flow import Resumable
 from fastnode.native import MessageState, plan_delete, plan_receive, show_messages
 from fastnode.queue.caller import CLIENT_RETRIES, RECEIVES, SERVER_ATTEMPTS
 from fastnode.queue.choice import Hidden, PlainChoice
@@ -18,7 +19,6 @@ from fastnode.queue.plans import Claim
 from fastnode.queue.receive_one import Received
 from fastnode.queue.service import Service
 from fastnode.queue.standard_live import StandardQueue
-from fastnode.store.group import Waiting as Resumable
 
 # Queues whose messages are in one group of nodes.
 PlainQueue = StandardQueue | FifoQueue

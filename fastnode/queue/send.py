@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Container, Sequence
 
 from fastnode import native
-from fastnode.flow import Suspension
+from fastnode.flow import Resumable, Suspension
 from fastnode.native import (
     MESSAGE_DELAYED,
     MESSAGE_FILED,
@@ -42,7 +42,6 @@ from fastnode.queue.send_again import (
 from fastnode.queue.service import Service
 from fastnode.queue.timers import Timer
 from fastnode.queue.validate import ValidSend
-from fastnode.store.group import Waiting
 from fastnode.store.txn import Txn
 
 
@@ -164,7 +163,7 @@ def submit_plain(
     identity: tuple[bytes, int],
     sender: str,
     drafts: Sequence[tuple[int, bytes, bytes]],
-    waiting: Waiting,
+    waiting: Resumable,
 ) -> list[PlannedSend]:
     """Plan and submit messages that are not delayed, each (number, extras, body), in one step.
 
@@ -181,7 +180,7 @@ def submit_plain(
 
 
 def submit_one(
-    queue: LiveQueue, request: bytes, retention: int, sender: str, body: bytes, waiting: Waiting
+    queue: LiveQueue, request: bytes, retention: int, sender: str, body: bytes, waiting: Resumable
 ) -> tuple[int, bytes]:
     """As `submit_plain` for one message that is nothing but a body: when it is sent, its record."""
     group = queue.group
@@ -199,7 +198,7 @@ def submit_bodies(
     retention: int,
     sender: str,
     bodies: Sequence[bytes],
-    waiting: Waiting,
+    waiting: Resumable,
 ) -> tuple[int, list[bytes]]:
     """As `submit_one` for all messages of a call."""
     group = queue.group

@@ -5,5 +5,6 @@ cdef class Driver:
     cdef public dict _led, stalled, reading
     cdef public bint is_persisting
     cpdef propose(self, groups)
+    cpdef look_ahead(self, groups)
     cpdef carry_out(self, ready)
     cpdef apply(self, groups)

@@ -44,6 +44,10 @@ class Machine(Protocol):
         """The entry taken last did not enter the log, and never will."""
         ...
 
+    def look_ahead(self) -> None:
+        """The entry taken last is being written: what can be done before it is committed."""
+        ...
+
     def commit(self, index: int, term: int, entries: Sequence[bytes]) -> None:
         """Entries up to `index` are committed."""
         ...
@@ -89,6 +93,12 @@ class Driver:
                     self._consensus.propose(group, entry)
                 except OperationError as error:
                     machine.refuse_entry(error)
+
+    def look_ahead(self, groups: Iterable[int]) -> None:
+        """While a block is written there is time for what would have to be done after it."""
+        if self.is_persisting:
+            for group in groups:
+                self._machines[group].look_ahead()
 
     def tick(self, now_ns: int) -> None:
         """A lease in use that grows old is renewed by the turn that follows."""

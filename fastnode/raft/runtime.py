@@ -133,6 +133,7 @@ class Runtime:
         self.meter.proposed(count, self._boottime_ns())
         self._alone = self._alone + 1 if count == 1 else 0
         self.turn(here=self._alone > config.ALONE_MIN)
+        self._driver.look_ahead(dirty)
 
     def _retry_stalled(self) -> None:
         self._retry = None

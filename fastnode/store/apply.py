@@ -58,15 +58,14 @@ def decide(resolver: Resolver, entries: Sequence[bytes]) -> list[Decided]:
     return [Decided(entry, resolver.resolve(entry)) for entry in read]
 
 
-def fill_batch(
+def fill_rows(
     engine: heads.Reader,
     batch: Batch,
     entries: Sequence[Decided],
-    after: Position,
     head_rows: heads.HeadRows | None = None,
-) -> None:
-    """Everything that the entries write, with the position that they lead to. May be repeated; who
-    keeps rows from batch to batch tells them when one is written.
+) -> bool:
+    """Everything that the entries write; true if they drop ranges. May be repeated; who keeps rows
+    from batch to batch tells them when one is written.
     """
     rows = head_rows or heads.HeadRows(engine)
     sums = Sums(engine, rows.sums)
@@ -83,6 +82,11 @@ def fill_batch(
         # In a second look at the entries, so that those without groups pay nothing.
         landed = [(entry, resolved.outcomes) for entry, resolved in entries]
         heads.write_heads(engine, batch, head_changes(landed, rows.known), rows)
+    return sums.has_dropped
+
+
+def put_position(batch: Batch, after: Position) -> None:
+    """Where the entries of a batch lead to: the last of its rows."""
     batch.put(APPLIED_KEY, _APPLIED.pack(_APPLIED_VERSION, *after))
 
 

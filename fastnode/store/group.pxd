@@ -4,8 +4,8 @@ cimport cython
 
 from fastnode.clock cimport GroupClock
 from fastnode.store.backlog cimport Backlog
+from fastnode.store.judge cimport Judge
 from fastnode.store.latches cimport Latches
-from fastnode._occ cimport Resolver
 
 
 cdef class Group:
@@ -17,11 +17,11 @@ cdef class Group:
     cdef public long leader
     cdef public object on_gathered, on_read_waiting, on_ready, on_lost, on_leader
     cdef public Latches latches
+    cdef public Judge _judge
     cdef public bint accepts_messages, is_ready, is_sole_voter
     cdef public object reads, get, get_many, scan, scan_keys, now, boottime_ns
     cdef public object _engine, head_rows, afterwards, _position
     cdef public GroupClock _clock
-    cdef public object _resolver
     cdef public object _term, _applied_ts
     cdef public bint _leads, _was_ready, _is_disk_full
     cdef public list _gathered, _taken

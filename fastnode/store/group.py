@@ -7,43 +7,29 @@ meet here. What a transaction does to the engine is decided in `apply.py` alone.
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence, Sized
-from typing import Final, Protocol
+from typing import Final
 
 from fastnode import config
 from fastnode.clock import GroupClock, milliseconds_of
 from fastnode.config import BACKLOG_PLACES_MAX
 from fastnode.errors import DiskFull, NotLed, OperationError, Overloaded, PlanAgain, Unsettled
-from fastnode.flow import Suspension
+from fastnode.flow import Resumable, Suspension
 from fastnode.native import APPLIED, Outcome, encode_entry
 from fastnode.raft.groups import LEADER
 from fastnode.raft.lease import LEASE_NS, Reads
 from fastnode.store.afterwards import Afterwards
-from fastnode.store.apply import (
-    Decided,
-    Position,
-    decide,
-    fill_batch,
-    load_position,
-    load_resolver,
-)
+from fastnode.store.apply import Position, fill_rows, load_position, put_position
 from fastnode.store.backlog import PLACE_BITS, Backlog
 from fastnode.store.engine import Engine, WriteStalled
 from fastnode.store.heads import HeadRows
+from fastnode.store.judge import Judge, Ruling
 from fastnode.store.latches import Latches
 from fastnode.store.reaching import Reaching
 from fastnode.store.sums import decode_counter
 from fastnode.store.txn import Txn
 
-
-class Waiting(Protocol):
-    """Who is told the outcome, once."""
-
-    def resume(self, outcome: Outcome) -> None: ...
-    def fail(self, error: OperationError) -> None: ...
-
-
 # Who waits for the outcome, keys that are latched until then, places in the backlog, commit stamp.
-_Submitted = tuple[Waiting, tuple[bytes, ...], int, int]
+_Submitted = tuple[Resumable, tuple[bytes, ...], int, int]
 
 _REQUEST_BYTES: Final = 16
 # A lead that was not handed on by then stays: raft-rs gives up after an election timeout.
@@ -95,7 +81,7 @@ class Group:
         # The leader's barrier: nothing is planned before an entry of its term is applied.
         self.is_ready = False
         self._reach(load_position(engine))
-        self._resolver = load_resolver(engine, self._position)
+        self._judge = Judge(engine, self._position)
         self._was_ready = False
         self._refused_until_ns = 0
         # Encoded transactions that no entry has taken yet, and those that the last one took.
@@ -107,7 +93,7 @@ class Group:
         self._freed = self._stamped = 0
         self._is_disk_full = False
         self._undecided: deque[tuple[int, int, Sequence[bytes]]] = deque()
-        self._decided: tuple[list[Decided], Position] | None = None
+        self._decided: Ruling | None = None
         clock.observe(self._position.commit_ts)
 
     # --- reading ---------------------------------------------------------------------------
@@ -128,12 +114,12 @@ class Group:
     @property
     def request_count(self) -> int:
         """Of calls that landed and are remembered."""
-        return self._resolver.request_count
+        return self._judge.resolver.request_count
 
     @property
     def class_floors(self) -> list[int]:
         """Of each class of requests, the commit up to which they are forgotten."""
-        return self._resolver.class_floors
+        return self._judge.resolver.class_floors
 
     @property
     def takes_calls(self) -> bool:
@@ -167,12 +153,14 @@ class Group:
     # --- planning --------------------------------------------------------------------------
 
     def landed(self, request: bytes) -> tuple[int, int] | None:
-        """Commit timestamp and mask of a call that took effect, as long as it is remembered."""
-        return self._resolver.find(request)
+        """Commit timestamp and mask of a call that took effect, as long as it is remembered. One
+        that is only judged ahead is still submitted.
+        """
+        return None if request in self._submitted else self._judge.resolver.find(request)
 
     def has_seen(self, request: bytes) -> bool:
         """Whether the call has landed, or an attempt of it is on its way."""
-        return request in self._submitted or self._resolver.find(request) is not None
+        return request in self._submitted or self._judge.resolver.find(request) is not None
 
     def attempted(self, request: bytes) -> Suspension | None:
         """None unless an attempt of the call is on its way; then await it, and look again."""
@@ -183,7 +171,7 @@ class Group:
 
     def stamp(self, request: bytes) -> tuple[int, int]:
         """Start and commit timestamp of a transaction that is planned and submitted at once."""
-        if request in self._submitted or self._resolver.find(request) is not None:
+        if request in self._submitted or self._judge.resolver.find(request) is not None:
             raise PlanAgain("the call was here before")
         if not self.is_ready:
             raise NotLed("the group has no leader here")
@@ -215,7 +203,7 @@ class Group:
         request: bytes,
         commit_ts: int,
         encoded: bytes,
-        waiting: Waiting,
+        waiting: Resumable,
         latched: tuple[bytes, ...] = (),
     ) -> None:
         """As `submit`, for a transaction that compiled code has planned and encoded."""
@@ -244,12 +232,20 @@ class Group:
             count -= 1
             size -= len(gathered[count])
         self._taken, self._gathered = gathered[:count], gathered[count:]
-        return encode_entry(self._taken)
+        entry = encode_entry(self._taken)
+        self._judge.proposed(entry)
+        return entry
 
     def refuse_entry(self, error: OperationError) -> None:
         if isinstance(error, NotLed):
             self._refused_until_ns = self.boottime_ns() + _HANDING_ON_NS
+        self._judge.refused()
         self._fail(map(_request_of, self._taken), error)
+
+    def look_ahead(self) -> None:
+        """An entry is on its way to the disk: what can be done before it is committed."""
+        if self.is_ready and not self._undecided and self._decided is None:
+            self._judge.look_ahead(self.head_rows)
 
     def commit(self, index: int, term: int, entries: Sequence[bytes]) -> None:
         self._undecided.append((index, term, entries))
@@ -260,14 +256,17 @@ class Group:
 
     def _apply(self) -> bool:
         while self._undecided or self._decided is not None:
-            decided, position = self._decided or self._decide(*self._undecided.popleft())
-            batch = self._engine.batch()
-            fill_batch(self._engine, batch, decided, position, self.head_rows)
+            ruling = self._decided or self._judge.rule(self._position, *self._undecided.popleft())
+            decided, position, batch = ruling
+            if batch is None:
+                batch = self._engine.batch()
+                fill_rows(self._engine, batch, decided, self.head_rows)
+            put_position(batch, position)
             try:
                 self._engine.write(batch)
             except (WriteStalled, DiskFull) as refusal:
                 # Nothing was written, and what was decided gives the same batch again.
-                self._decided = decided, position
+                self._decided = Ruling(decided, position)
                 self._is_disk_full = isinstance(refusal, DiskFull)
                 return False
             self._decided = None
@@ -299,6 +298,7 @@ class Group:
         if (leads, term) != (self._leads, self._term):
             had_lead, self._leads, self._term = self._leads, False, term
             self.is_ready = False
+            self._judge.doubt(self._position)
             self._refused_until_ns = 0
             # A read changes nothing: whoever leads now may answer it.
             self.reads.fail_all(NotLed("the group has another leader"))
@@ -332,7 +332,7 @@ class Group:
         self._is_disk_full = False
         self.head_rows = HeadRows(self._engine)
         self._reach(load_position(self._engine))
-        self._resolver = load_resolver(self._engine, self._position)
+        self._judge = Judge(self._engine, self._position)
         self._clock.observe(self._position.commit_ts)
         self.on_lost(self)
         self._reaching.release(self._position.applied_index)
@@ -356,12 +356,6 @@ class Group:
     def tick(self) -> None:
         for suspension in self.latches.tick():
             suspension.fail(Overloaded("another call was not applied in time"))
-
-    def _decide(
-        self, index: int, term: int, entries: Sequence[bytes]
-    ) -> tuple[list[Decided], Position]:
-        decided = decide(self._resolver, entries)
-        return decided, Position(index, term, self._resolver.last_commit_ts)
 
     def _finish(self, requests: list[bytes], outcomes: list[Outcome]) -> None:
         """Handlers go on in the order of the log, so leader memory follows the applied state."""

@@ -117,9 +117,14 @@ class HeadRows:
         self._rows.clear()
         self._filed.forget()
 
-    def plan(self, planned: dict[bytes, bytes | None], changes: HeadChanges) -> None:
+    def plan(self, planned: dict[bytes, bytes | None], changes: HeadChanges | None) -> None:
         """Instead of what was planned before and not written."""
         self._planned, self._changes = planned, changes
+
+    def unplan(self) -> None:
+        """What was planned is never written."""
+        self.plan({}, None)
+        self.sums.plan({})
 
     def written(self) -> None:
         self.sums.written()

@@ -70,6 +70,10 @@ class Sums:
         self.raised: dict[bytes, bytes] = {}
         self._dropped: list[tuple[bytes, bytes]] = []
 
+    @property
+    def has_dropped(self) -> bool:
+        return bool(self._dropped)
+
     def drop(self, start: bytes, end: bytes) -> None:
         """The range is gone, with what this batch had done to it before."""
         self._dropped.append((start, end))

@@ -30,7 +30,7 @@ from fastnode.queue import (
 )
 from fastnode.queue.api import ReceiveMessageResponse
 from fastnode.queue.receive_answer import answers
-from fastnode.store import apply, group, heads, latches, sums, txn
+from fastnode.store import apply, group, heads, judge, latches, sums, txn
 from fastnode.store.keyspace import WINDOW_PREFIX
 from tests.sim import machine
 
@@ -106,13 +106,12 @@ def answer_before_commit() -> Sequence[Swap]:
 
 @mutant("what an entry wrote is applied again after a restart")
 def forget_applied_index() -> Sequence[Swap]:
-    usual = apply.fill_batch
+    usual = apply.put_position
 
-    def fill(engine: Any, batch: Any, entries: Any, after: apply.Position, *rest: Any) -> None:
-        before = after._replace(applied_index=max(after.applied_index - 1, 0))
-        usual(engine, batch, entries, before, *rest)
+    def put(batch: Any, after: apply.Position) -> None:
+        usual(batch, after._replace(applied_index=max(after.applied_index - 1, 0)))
 
-    return [(group, "fill_batch", fill)]
+    return [(group, "put_position", put)]
 
 
 @mutant("a snapshot leaves out what was remembered of calls")
@@ -152,7 +151,7 @@ def _decided_by(change: Callable[[native.Transaction], native.Transaction]) -> S
             decided.append(apply.Decided(entry, judged))
         return decided
 
-    return [(group, "decide", decide)]
+    return [(judge, "decide", decide)]
 
 
 @mutant("conflicts are not looked for, and nobody waits for a latch")
@@ -197,8 +196,21 @@ def skip_barrier() -> Sequence[Swap]:
         self._stamped = stamped = self._clock.stamp()
         return stamped - 1, stamped
 
-    is_ready = property(lambda self: self._leads, lambda self, _: None)
-    return [(group.Group, "is_ready", is_ready), (group.Group, "stamp", stamp)]
+    def ready(usual: Callable[..., None]) -> Callable[..., None]:
+        def at_once(self: group.Group, *given: apply.Position) -> None:
+            usual(self, *given)
+            self.is_ready = self._leads
+
+        return at_once
+
+    lead, reach = ready(group.Group._lead), ready(group.Group._reach)
+    swaps = {"stamp": stamp, "_lead": lead, "_reach": reach}
+    return [(group.Group, name, swap) for name, swap in swaps.items()]
+
+
+@mutant("what was judged ahead is remembered, whatever was committed")
+def believe_guesses() -> Sequence[Swap]:
+    return [(judge.Judge, "_take_back", lambda self, guess, applied: None)]
 
 
 @mutant("leader memory is kept when the lead is lost")

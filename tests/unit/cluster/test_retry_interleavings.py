@@ -148,8 +148,8 @@ def without_apply_check(kind: Kind) -> RetryWorld:
     world = world_for(kind)
     for node in world.nodes.values():
         for group in node.groups:
-            forgetful = ForgetfulResolver(group._resolver)
-            group._resolver = forgetful  # type: ignore[assignment] # the gap
+            forgetful = ForgetfulResolver(group._judge.resolver)
+            group._judge.resolver = forgetful  # type: ignore[assignment] # the gap
     return world
 
 

@@ -17,7 +17,14 @@ from fastnode.native import (
     PUT,
     STALE,
 )
-from fastnode.store.apply import Position, decide, fill_batch, load_position, load_resolver
+from fastnode.store.apply import (
+    Position,
+    decide,
+    fill_rows,
+    load_position,
+    load_resolver,
+    put_position,
+)
 from fastnode.store.memory_engine import MemoryEngine
 from fastnode.store.sums import decode_counter
 
@@ -48,7 +55,8 @@ def run(engine: MemoryEngine, entries: list[bytes]) -> list[int]:
     decided = decide(resolver, entries)
     after = Position(before.applied_index + len(entries), 1, resolver.last_commit_ts)
     batch = engine.batch()
-    fill_batch(engine, batch, decided, after)
+    fill_rows(engine, batch, decided)
+    put_position(batch, after)
     engine.write(batch)
     return [outcome[0] for each in decided for outcome in each.resolved.outcomes]
 
@@ -94,7 +102,8 @@ def test_a_batch_can_be_filled_again_after_it_was_refused() -> None:
     decided = decide(resolver, [entry((7, [(PUT, b"a", b"1"), (ADD, b"c", delta(1))]))])
     for _ in range(2):
         batch = engine.batch()
-        fill_batch(engine, batch, decided, Position(1, 1, 7))
+        fill_rows(engine, batch, decided)
+        put_position(batch, Position(1, 1, 7))
     engine.write(batch)
     assert decode_counter(engine.get(b"c")) == 1
 

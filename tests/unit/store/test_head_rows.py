@@ -3,7 +3,14 @@
 import pytest
 
 from fastnode import config, native
-from fastnode.store.apply import Position, decide, fill_batch, load_position, load_resolver
+from fastnode.store.apply import (
+    Position,
+    decide,
+    fill_rows,
+    load_position,
+    load_resolver,
+    put_position,
+)
 from fastnode.store.engine import Batch
 from fastnode.store.heads import HeadRows
 from fastnode.store.txn import Txn
@@ -30,7 +37,8 @@ def fill(engine: CountingEngine, rows: HeadRows, *transactions: bytes) -> Batch:
     decided = decide(resolver, [native.encode_entry([each]) for each in transactions])
     after = Position(before.applied_index + 1, 1, resolver.last_commit_ts)
     batch = engine.batch()
-    fill_batch(engine, batch, decided, after, rows)
+    fill_rows(engine, batch, decided, rows)
+    put_position(batch, after)
     return batch
 
 

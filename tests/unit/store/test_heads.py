@@ -6,7 +6,14 @@ import pytest
 
 from fastnode import native
 from fastnode.native import FAMILY_GROUP, FAMILY_STATE
-from fastnode.store.apply import Position, decide, fill_batch, load_position, load_resolver
+from fastnode.store.apply import (
+    Position,
+    decide,
+    fill_rows,
+    load_position,
+    load_resolver,
+    put_position,
+)
 from fastnode.store.keyspace import (
     FAMILY_HEAD,
     FAMILY_READY,
@@ -118,7 +125,8 @@ def run(engine: MemoryEngine, *transactions: bytes) -> None:
     if isinstance(engine, CountingEngine):
         engine.looked_at, engine.looks, engine.scans = [], 0, 0
     batch = engine.batch()
-    fill_batch(engine, batch, decided, after)
+    fill_rows(engine, batch, decided)
+    put_position(batch, after)
     engine.write(batch)
 
 
@@ -238,7 +246,8 @@ def test_a_batch_that_was_refused_is_filled_with_the_same_heads_again() -> None:
     )
     for _ in range(2):
         batch = engine.batch()
-        fill_batch(engine, batch, decided, Position(3, 1, START + 3))
+        fill_rows(engine, batch, decided)
+        put_position(batch, Position(3, 1, START + 3))
     engine.write(batch)
     assert head_rows(engine) == head("a", 2)
 
