@@ -176,9 +176,10 @@ class RaftGroups:
         """
 
     def ready_here(self) -> _Turn:
-        """As `ready()`, for a caller with nothing else to do: it may write the block itself, the
-        GIL released, and answer what the block commits. If there is something to send or to apply
-        first, or if the disk was slow lately, the log's thread writes as always.
+        """As `ready()`, for a caller with little else to do: with the GIL released it may begin to
+        write the block itself. Then the next call, of either kind, waits until it is durable, and
+        nothing rings. If there is something to send or to apply first, or if the disk was slow
+        lately, the log's thread writes as always.
         """
 
     def applied(self, positions: list[tuple[int, int]]) -> None: ...

@@ -16,8 +16,11 @@ OnDone = Callable[[Any, BaseException | None], None]
 
 
 class Resumable(Protocol):
-    """Who is told an outcome, once."""
+    """Who is told an outcome, once. Before that it may be asked to prepare for going on, which then
+    is likely and nothing more.
+    """
 
+    def prepare(self) -> None: ...
     def resume(self, value: Any) -> None: ...
     def fail(self, error: Any) -> None: ...
 
@@ -35,6 +38,9 @@ class Suspension:
         self._flow: _Flow | None = None
         self._value: Any = None
         self._error: BaseException | None = None
+
+    def prepare(self) -> None:
+        """A handler that waits can do nothing."""
 
     def resume(self, value: Any = None) -> None:
         assert not self.is_done, "a suspension is resumed once"

@@ -59,6 +59,9 @@ class _Pending:
         self._plan_again = plan_again
         self.planned: list[PlannedSend]
 
+    def prepare(self) -> None:
+        """Another node makes the answer."""
+
     def resume(self, _outcome: object = None) -> None:
         message_id, body_md5, _, _ = self.planned[0]
         self._queue.messages_in += 1

@@ -18,5 +18,6 @@ cdef class _Pending:
     cdef public LiveQueue queue
     cdef public Exchange exchange
     cdef public list ids
-    cdef public bytes identity
+    cdef public bytes identity, answer
+    cdef public str request_id
     cdef public object commit_ts

@@ -115,6 +115,7 @@ class _Pending:
     """A submitted batch; what `store` resumes instead of a coroutine."""
 
     __slots__ = (
+        "answer",
         "caller",
         "commit_ts",
         "drafts",
@@ -125,6 +126,7 @@ class _Pending:
         "queue",
         "records",
         "request",
+        "request_id",
     )
 
     def __init__(
@@ -147,20 +149,27 @@ class _Pending:
         self.records: Sequence[bytes] = ()
         # Of messages in a FIFO queue.
         self.drafts: Sequence[FifoDraft] = ()
+        self.answer = b""
+        self.request_id = ""
+
+    def prepare(self) -> None:
+        records, position, numbers = self.records, self.commit_ts << 16, []
+        if self.drafts:
+            partition = self.queue.partition
+            numbers = [sequence_number(position | n, partition) for n in range(len(records))]
+        self.request_id = request_id = self.lane.request_ids()
+        self.answer = fill_batch_answer(_ANSWER, request_id, self.ids, records, numbers)
 
     def resume(self, _outcome: object = None) -> None:
-        queue, records, position, numbers = self.queue, self.records, self.commit_ts << 16, []
+        if not self.answer:
+            self.prepare()
+        queue = self.queue
         if self.drafts:
             assert isinstance(queue, FifoQueue)
-            queue.sent(self.commit_ts, self.drafts, records)
-            partition = queue.partition
-            numbers = [sequence_number(position | n, partition) for n in range(len(records))]
+            queue.sent(self.commit_ts, self.drafts, self.records)
         else:
-            queue.added_plain(position, records)
-        lane = self.lane
-        request_id = lane.request_ids()
-        answer = fill_batch_answer(_ANSWER, request_id, self.ids, records, numbers)
-        lane.write(self.exchange, request_id, answer)
+            queue.added_plain(self.commit_ts << 16, self.records)
+        self.lane.write(self.exchange, self.request_id, self.answer)
 
     def fail(self, error: OperationError) -> None:
         decoded = _decode(self.request.body)

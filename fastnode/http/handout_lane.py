@@ -130,6 +130,9 @@ class _Delete(Pending):
         self.answer = answer
         self.work: Removal | None = None
 
+    def prepare(self) -> None:
+        """The answer was known before."""
+
     def resume(self, _outcome: object = None) -> None:
         assert self.work is not None
         self.work.landed()

@@ -11,7 +11,7 @@ cdef class ReceiveLane(HandoutLane):
 
 cdef class _Receive(Pending):
     cdef public LiveQueue queue
-    cdef public bytes identity
+    cdef public bytes identity, answer
     cdef public str queue_url
     cdef public object limit, timeout, wait_seconds, deadline_ms, waiter
     cdef public Handout work

@@ -43,6 +43,7 @@ class ReceiveLane(HandoutLane):
 
 class _Receive(Pending):
     __slots__ = (
+        "answer",
         "deadline_ms",
         "identity",
         "limit",
@@ -70,6 +71,7 @@ class _Receive(Pending):
         # The timeout is in seconds; None: as the queue is set, until it waits.
         self.queue_url, self.limit, self.timeout, self.wait_seconds = plain
         self.work: Handout | None = None
+        self.answer = b""
         self.deadline_ms = 0  # from the first wait on
         self.waiter: Waiter | None = None  # while it waits
 
@@ -77,10 +79,15 @@ class _Receive(Pending):
         """False if there is nothing that could be handed out as it is."""
         queue, timeout = self.queue, self.timeout
         timeout_ms = queue.settings.visibility_timeout_ms if timeout is None else timeout * 1000
+        self.answer = b""
         self.work = submit_receive(
             self.lane.service, queue, self.identity, self.limit, timeout_ms, self
         )
         return self.work is not None
+
+    def prepare(self) -> None:
+        assert self.work is not None
+        self.answer = self.work.answer()
 
     def resume(self, _outcome: object = None) -> None:
         work, exchange = self.work, self.exchange
@@ -90,7 +97,7 @@ class _Receive(Pending):
             # Nobody is left to read the answer.
             start(give_back(self.lane.service, work.received()), self._gave_back)
         else:
-            self.lane.answer(exchange, work.answer())
+            self.lane.answer(exchange, self.answer or work.answer())
 
     def _gave_back(self, _result: object, error: BaseException | None) -> None:
         if error is None:

@@ -18,9 +18,10 @@ cdef class _Pending:
     cdef public object caller
     cdef public LiveQueue queue
     cdef public Exchange exchange
-    cdef public bytes identity, record
+    cdef public bytes identity, record, answer
+    cdef public str request_id
     cdef public object commit_ts
 
 
 cdef class _FifoPending(_Pending):
-    cdef public str group_id
+    cdef public str group_id, number

@@ -119,6 +119,7 @@ class _Pending:
     """A submitted message; what `store` resumes instead of a coroutine."""
 
     __slots__ = (
+        "answer",
         "caller",
         "commit_ts",
         "exchange",
@@ -127,6 +128,7 @@ class _Pending:
         "queue",
         "record",
         "request",
+        "request_id",
     )
 
     def __init__(
@@ -146,13 +148,18 @@ class _Pending:
         self.identity = identity
         self.commit_ts = 0
         self.record = b""
+        self.answer = b""
+        self.request_id = ""
+
+    def prepare(self) -> None:
+        self.request_id = request_id = self.lane.request_ids()
+        self.answer = fill_answer(_ANSWER, request_id, self.record)
 
     def resume(self, _outcome: object = None) -> None:
-        record = self.record
-        self.queue.added_plain(self.commit_ts << 16, (record,))
-        lane = self.lane
-        request_id = lane.request_ids()
-        lane.write(self.exchange, request_id, fill_answer(_ANSWER, request_id, record))
+        if not self.answer:
+            self.prepare()
+        self.queue.added_plain(self.commit_ts << 16, (self.record,))
+        self.lane.write(self.exchange, self.request_id, self.answer)
 
     def fail(self, error: OperationError) -> None:
         decoded = _decode(self.request.body)
@@ -160,7 +167,7 @@ class _Pending:
 
 
 class _FifoPending(_Pending):
-    __slots__ = ("group_id",)
+    __slots__ = ("group_id", "number")
 
     def __init__(
         self,
@@ -172,16 +179,20 @@ class _FifoPending(_Pending):
     ) -> None:
         super().__init__(lane, request, exchange, caller, queue)
         self.group_id = ""
+        self.number = ""
+
+    def prepare(self) -> None:
+        self.request_id = request_id = self.lane.request_ids()
+        self.number = sequence_number(self.commit_ts << 16, self.queue.partition)
+        self.answer = fill_answer(_FIFO_ANSWER, request_id, self.record, self.number)
 
     def resume(self, _outcome: object = None) -> None:
-        queue, record, commit_ts, lane = self.queue, self.record, self.commit_ts, self.lane
+        if not self.answer:
+            self.prepare()
+        queue, lane, request_id, answer = self.queue, self.lane, self.request_id, self.answer
         assert isinstance(queue, FifoQueue)
-        position = commit_ts << 16
-        queue.sent_one(position, self.group_id, record)
-        number = sequence_number(position, queue.partition)
-        request_id = lane.request_ids()
-        answer = fill_answer(_FIFO_ANSWER, request_id, record, number)
-        if len(number) == _DIGITS:
+        queue.sent_one(self.commit_ts << 16, self.group_id, self.record)
+        if len(self.number) == _DIGITS:
             lane.write(self.exchange, request_id, answer)
         else:
             # Its length is not that of the template.

@@ -134,8 +134,8 @@ class Driver:
         return ready
 
     def look(self, *, here: bool = False) -> Ready:
-        """What is to be carried out. When `here`, nothing else goes on, and the log may be written
-        by this thread.
+        """What is to be carried out. When `here`, nothing else goes on, and this thread may begin
+        to write the log, which the next look finishes.
         """
         ready = self._consensus.ready(here=here)
         self.is_persisting = ready.is_persisting

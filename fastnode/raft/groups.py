@@ -118,8 +118,8 @@ class Groups:
             raise NotLed(str(error)) from error
 
     def ready(self, *, here: bool = False) -> Ready:
-        """What there is to do. When `here`, the caller may be held up for one write of the log, and
-        what that commits is in the answer; a slow disk, or peers, leave it to the log's thread.
+        """What there is to do. When `here`, this thread may begin to write the log, and the next
+        call is held up until that is durable; a slow disk, or peers, leave it to the log's thread.
         """
         try:
             return Ready(*(self._raft.ready_here() if here else self._raft.ready()))

@@ -132,8 +132,12 @@ class Runtime:
         self._driver.propose(dirty)
         self.meter.proposed(count, self._boottime_ns())
         self._alone = self._alone + 1 if count == 1 else 0
-        self.turn(here=self._alone > config.ALONE_MIN)
+        here = self._alone > config.ALONE_MIN
+        self.turn(here=here)
         self._driver.look_ahead(dirty)
+        if here:
+            # What was begun is finished.
+            self.turn(here=True)
 
     def _retry_stalled(self) -> None:
         self._retry = None

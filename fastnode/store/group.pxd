@@ -34,6 +34,8 @@ cdef class Group:
     cpdef tuple stamp(self, bytes request)
     cpdef submit_encoded(self, bytes request, commit_ts, bytes encoded, waiting, tuple latched=*)
     cpdef _reach(self, position)
+    @cython.locals(request=bytes, submitted=tuple, at=Py_ssize_t)
+    cpdef _prepare(self, list requests, list outcomes)
     @cython.locals(
         request=bytes, submitted=tuple, latched=tuple, places=long, at=Py_ssize_t
     )

@@ -245,7 +245,14 @@ class Group:
     def look_ahead(self) -> None:
         """An entry is on its way to the disk: what can be done before it is committed."""
         if self.is_ready and not self._undecided and self._decided is None:
-            self._judge.look_ahead(self.head_rows)
+            for entry, resolved in self._judge.look_ahead(self.head_rows):
+                self._prepare(entry.requests(), resolved.outcomes)
+
+    def _prepare(self, requests: list[bytes], outcomes: list[Outcome]) -> None:
+        for at, request in enumerate(requests):
+            submitted = self._submitted.get(request)
+            if submitted is not None and outcomes[at][0] == APPLIED:
+                submitted[0].prepare()
 
     def commit(self, index: int, term: int, entries: Sequence[bytes]) -> None:
         self._undecided.append((index, term, entries))

@@ -50,17 +50,18 @@ class Judge:
         self._flying -= 1
         self._last = b""
 
-    def look_ahead(self, head_rows: HeadRows) -> None:
+    def look_ahead(self, head_rows: HeadRows) -> Sequence[Decided]:
         """Everything that was committed is applied; of what comes, only the next one can be judged
-        by that.
+        by that. What was judged, if anything was.
         """
         if self._flying != 1 or not self._last or self._guess is not None:
-            return
+            return ()
         decided, batch = decide(self.resolver, (self._last,)), self._engine.batch()
         has_dropped = fill_rows(self._engine, batch, decided, head_rows)
         # Whoever drops a range makes memory forget, and it may remember again until then.
         filled = None if has_dropped else batch
         self._guess = _Guess(self._last, decided, filled, head_rows)
+        return decided
 
     def rule(self, before: Position, index: int, term: int, entries: Sequence[bytes]) -> Ruling:
         """Entries up to `index` are committed; what was before them is applied."""

@@ -28,6 +28,13 @@ pub trait File: Send + Sync {
     /// # Errors
     /// The system's; after one the content is unknown.
     fn sync(&self) -> io::Result<()>;
+    /// Lets the device begin with what was written there, so that a sync has less to wait for.
+    ///
+    /// # Errors
+    /// The system's; after one the content is unknown.
+    fn begin_sync(&self, _offset: u64, _bytes: u64) -> io::Result<()> {
+        Ok(())
+    }
     /// Makes sure that writes from `from` to `end` cannot run out of space, growing the file if
     /// needed. Nobody may write there meanwhile: some file systems fill the range by hand.
     ///
@@ -198,6 +205,20 @@ impl File for RealFile {
 
     fn sync(&self) -> io::Result<()> {
         if self.is_synced { self.file.sync_data() } else { Ok(()) }
+    }
+
+    fn begin_sync(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        if !self.is_synced {
+            return Ok(());
+        }
+        let offset = libc::off64_t::try_from(offset).map_err(io::Error::other)?;
+        let bytes = libc::off64_t::try_from(bytes).map_err(io::Error::other)?;
+        let (file, how) = (self.file.as_raw_fd(), libc::SYNC_FILE_RANGE_WRITE);
+        // SAFETY: the descriptor is open as long as `self.file` lives.
+        match unsafe { libc::sync_file_range(file, offset, bytes, how) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     fn allocate(&self, from: u64, end: u64) -> io::Result<()> {

@@ -1,5 +1,6 @@
 //! Raft groups over one durable segment log. Everything but `python.rs` is plain Rust.
 
+pub mod bell;
 pub mod block;
 pub mod disk;
 pub mod errors;

@@ -231,7 +231,7 @@ impl Log {
     }
 
     /// Gives the open block to the writer if it is due and nothing is on its way; when `here`, it
-    /// may be durable already on return.
+    /// may be this thread's next look at [`Self::poll`] that makes it durable.
     ///
     /// # Errors
     /// The disk's; a full disk only delays the block.
@@ -280,6 +280,7 @@ impl Log {
     /// # Errors
     /// The disk's.
     pub fn poll(&mut self) -> Result<bool> {
+        self.space.writer_mut().finish_begun();
         if !self.space.poll() {
             return Ok(false);
         }

@@ -181,8 +181,8 @@ impl Node {
         self.turn(false)
     }
 
-    /// As [`Self::ready`], for a caller that has nothing better to do than to wait for the block:
-    /// what it commits may be in this turn already.
+    /// As [`Self::ready`], for a caller that has little else to do: it may begin to write the block
+    /// itself, and then waits for it in the next turn, whatever kind of turn that is.
     ///
     /// # Errors
     /// The disk's.
@@ -199,10 +199,7 @@ impl Node {
         self.work_off(&mut turn, &mut outbox)?;
         // Peers get their packets, and clients their answers, before anybody waits for a disk.
         let here = here && turn.committed.is_empty() && outbox.is_empty();
-        if self.hand_over(here)? && here {
-            self.work_off(&mut turn, &mut outbox)?;
-            self.hand_over(false)?;
-        }
+        self.hand_over(here)?;
         for (id, group) in (0..).zip(&mut self.groups.0) {
             turn.roles.extend(group.news().map(|standing| (id, standing)));
             turn.members.extend(group.members_news().map(|members| (id, members)));

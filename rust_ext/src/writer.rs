@@ -2,16 +2,18 @@
 //! Jobs run in the order in which they were given. The thread knows nothing of Python.
 //!
 //! A block that nothing else goes on beside is better written by the caller: two changes of threads
-//! cost about a quarter of what a good disk needs for the block.
+//! cost about a quarter of what a good disk needs for the block. The caller begins it, does what it
+//! can do meanwhile, and finishes it with its next look at what is done.
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::bell::Bell;
 use crate::block;
 use crate::disk::{Disk, File};
 use crate::errors::{Error, Result};
@@ -95,15 +97,17 @@ struct Shared {
 pub struct Writer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// A block that the caller has written and not synced yet.
+    begun: Option<Begun>,
     /// Blocks until the caller tries again how quick the disk is.
     left_to_thread: u32,
     /// How many they were.
     pause: u32,
 }
 
-/// An event counter that an event loop can watch.
-struct Bell {
-    descriptor: OwnedFd,
+struct Begun {
+    file: Arc<dyn File>,
+    at: Instant,
 }
 
 impl Writer {
@@ -116,7 +120,7 @@ impl Writer {
         let (state, work, progress) = <(Mutex<State>, Condvar, Condvar)>::default();
         let (syncs, times) = (AtomicU64::new(0), Times::default());
         let shared = Arc::new(Shared { disk, state, work, progress, bell, syncs, times });
-        Ok(Self { shared, thread: None, left_to_thread: 0, pause: 0 })
+        Ok(Self { shared, thread: None, begun: None, left_to_thread: 0, pause: 0 })
     }
 
     /// A writer with its thread.
@@ -142,13 +146,13 @@ impl Writer {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let state = self.shared.lock();
-        !state.busy && state.jobs.is_empty()
+        self.begun.is_none() && !state.busy && state.jobs.is_empty()
     }
 
     /// The descriptor that becomes readable when [`Self::take_done`] has something.
     #[must_use]
     pub fn descriptor(&self) -> RawFd {
-        self.shared.bell.descriptor.as_raw_fd()
+        self.shared.bell.descriptor()
     }
 
     /// Makes the descriptor readable.
@@ -174,17 +178,33 @@ impl Writer {
         self.shared.work.notify_one();
     }
 
-    /// Queues a block; when `here`, writes it at once instead, unless the thread is at work or the
-    /// disk was slow lately.
+    /// Queues a block; when `here`, begins it at once instead, unless the thread is at work or the
+    /// disk was slow lately: then [`Self::finish_begun`] makes it durable.
     pub fn give_block(&mut self, job: Job, here: bool) {
         self.left_to_thread = self.left_to_thread.saturating_sub(1);
         if !here || self.left_to_thread > 0 || self.is_manual() || !self.is_idle() {
             return self.give(job);
         }
-        let begun = Instant::now();
-        let done = self.shared.run_or_die(job);
-        self.shared.lock().done.extend(done);
-        let is_slow = begun.elapsed() > PATIENCE;
+        let at = Instant::now();
+        let Job::Write { file, offset, block, secret, sequence } = job else {
+            return self.give(job);
+        };
+        let written = write(file.as_ref(), offset, block, secret, sequence)
+            .and_then(|bytes| file.begin_sync(offset, bytes));
+        self.shared.certain(written.map_err(|error| not_written(offset, error)));
+        self.begun = Some(Begun { file, at });
+    }
+
+    /// Makes the block durable that the caller has begun, if there is one.
+    pub fn finish_begun(&mut self) {
+        let Some(Begun { file, at }) = self.begun.take() else { return };
+        let waiting = Instant::now();
+        self.shared.syncs.fetch_add(1, Ordering::Relaxed);
+        let synced = file.sync().map_err(|error| Error::io("sync a block", error));
+        self.shared.certain(synced);
+        self.shared.times.add(at.elapsed());
+        self.shared.lock().done.push(Done::Written);
+        let is_slow = waiting.elapsed() > PATIENCE;
         let longer = (2 * self.pause).clamp(PAUSE_BLOCKS, PAUSE_BLOCKS_MAX);
         self.pause = if is_slow { longer } else { self.pause / 2 };
         if self.pause >= PAUSE_BLOCKS {
@@ -287,7 +307,11 @@ impl Shared {
     }
 
     fn run_or_die(&self, job: Job) -> Option<Done> {
-        self.run(job).unwrap_or_else(|error| die(&self.disk.label(), &error))
+        self.certain(self.run(job))
+    }
+
+    fn certain<T>(&self, outcome: Result<T>) -> T {
+        outcome.unwrap_or_else(|error| die(&self.disk.label(), &error))
     }
 
     fn serve(&self) {
@@ -325,10 +349,9 @@ fn die(directory: &str, error: &Error) -> ! {
 
 fn run(disk: &dyn Disk, job: Job) -> Result<Option<Done>> {
     match job {
-        Job::Write { file, offset, mut block, secret, sequence } => {
-            block::seal(&mut block, secret, sequence);
-            let written = file.write_at(&block, offset).and_then(|()| file.sync());
-            written.map_err(|error| Error::io(format!("write a block at {offset}"), error))?;
+        Job::Write { file, offset, block, secret, sequence } => {
+            let written = write(file.as_ref(), offset, block, secret, sequence);
+            written.and_then(|_| file.sync()).map_err(|error| not_written(offset, error))?;
             Ok(Some(Done::Written))
         }
         Job::Zero { file, from, to } => {
@@ -345,6 +368,23 @@ fn run(disk: &dyn Disk, job: Job) -> Result<Option<Done>> {
     }
 }
 
+/// Answers how many bytes the sealed block has.
+fn write(
+    file: &dyn File,
+    offset: u64,
+    mut block: Vec<u8>,
+    secret: u64,
+    sequence: u64,
+) -> io::Result<u64> {
+    block::seal(&mut block, secret, sequence);
+    file.write_at(&block, offset)?;
+    Ok(block.len() as u64)
+}
+
+fn not_written(offset: u64, error: io::Error) -> Error {
+    Error::io(format!("write a block at {offset}"), error)
+}
+
 /// Writes zeros.
 ///
 /// # Errors
@@ -357,28 +397,4 @@ pub fn zero(file: &dyn File, from: u64, to: u64) -> io::Result<()> {
         at += count;
     }
     Ok(())
-}
-
-impl Bell {
-    fn new() -> io::Result<Self> {
-        // SAFETY: the call takes no pointers.
-        let raw = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
-        if raw < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor is new and owned by nobody else.
-        Ok(Self { descriptor: unsafe { OwnedFd::from_raw_fd(raw) } })
-    }
-
-    fn ring(&self) {
-        let one = 1_u64.to_ne_bytes();
-        // SAFETY: the buffer is valid for eight bytes. A full counter is readable already.
-        unsafe { libc::write(self.descriptor.as_raw_fd(), one.as_ptr().cast(), one.len()) };
-    }
-
-    fn hush(&self) {
-        let mut count = [0_u8; 8];
-        // SAFETY: the buffer is valid for eight bytes. An empty counter answers at once.
-        unsafe { libc::read(self.descriptor.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
-    }
 }

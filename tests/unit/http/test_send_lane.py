@@ -298,3 +298,28 @@ def test_how_a_stream_is_cut_into_packets_changes_nothing(data: st.DataObject) -
 
 def bodies(front: Front) -> list[str]:
     return [each.body for each in front.world.receive(URL)]
+
+
+def test_answers_are_the_same_whether_or_not_they_were_prepared() -> None:
+    ordered = message(
+        MessageBody="m",
+        QueueUrl="strict.fifo",
+        MessageGroupId="g",
+        MessageDeduplicationId="d",
+    )
+    batch = b'{"QueueUrl": "%b", "Entries": [{"Id": "a", "MessageBody": "m"}]}' % URL.encode()
+    requests = [
+        *(FIRST, FIRST, post(ordered), post(ordered)),
+        *(post(batch, target=b"SendMessageBatch") for _ in range(2)),
+        post(message(), target=b"ReceiveMessage"),
+    ]
+    written = []
+    for looks_ahead in (True, False):
+        front = Front(uses_lane=True)
+        if not looks_ahead:
+            vars(front.world.group)["look_ahead"] = lambda: None
+        for request in requests:
+            front.send(request)
+        written.append(front.transport.written)
+    assert written[0] == written[1]
+    assert written[0].count(b"HTTP/1.1 200 OK") == len(requests)

@@ -53,6 +53,9 @@ class Waiting:
     def __init__(self) -> None:
         self.outcomes: list[Any] = []
 
+    def prepare(self) -> None:
+        raise AssertionError("nobody expects it to go on")
+
     resume = fail = lambda self, outcome: self.outcomes.append(outcome)
 
 
