@@ -7,7 +7,9 @@ sources themselves; whoever compiles, and whoever looks whether that was done, r
 from typing import Final
 
 WAYS: Final = (
+    "alarm",
     "clock",
+    "flow",
     "http.batch_lane",
     "http.connection",
     "http.exchange",
@@ -37,6 +39,7 @@ WAYS: Final = (
     "queue.traffic",
     "queue.waiting",
     "raft.driver",
+    "raft.groups",
     "raft.meter",
     "raft.runtime",
     "store.afterwards",
