@@ -68,6 +68,9 @@ class Judge:
         if not entries:
             return Ruling([], Position(index, term, before.commit_ts))
         self._flying = max(self._flying - len(entries), 0)
+        if not self._flying:
+            # It may be large.
+            self._last = b""
         guess = self._guess
         if guess is not None and guess.entry != entries[0]:
             self._take_back(guess, before)

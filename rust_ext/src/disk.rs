@@ -215,9 +215,14 @@ impl File for RealFile {
         let bytes = libc::off64_t::try_from(bytes).map_err(io::Error::other)?;
         let (file, how) = (self.file.as_raw_fd(), libc::SYNC_FILE_RANGE_WRITE);
         // SAFETY: the descriptor is open as long as `self.file` lives.
-        match unsafe { libc::sync_file_range(file, offset, bytes, how) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
+        if unsafe { libc::sync_file_range(file, offset, bytes, how) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        // Where the system cannot do it, or must not, nothing has begun, and the sync does it all.
+        match error.raw_os_error() {
+            Some(libc::EIO | libc::ENOSPC | libc::EDQUOT) => Err(error),
+            _ => Ok(()),
         }
     }
 

@@ -78,6 +78,7 @@ def test_nobody_is_told_before_it_is_committed(member: Member) -> None:
     assert not outcome.is_done and member.engine.get(b"k") is None
     assert member.group.applied_index == 1
     member.commit(2, entry)
+    assert member.group._judge._last == b"", "nothing of it stays in memory"
     assert outcome.is_done and member.engine.get(b"k") == CALL
     assert member.group.landed(CALL) is not None
     member.check_memory()
