@@ -30,7 +30,8 @@ STAGES: Final = (KERNEL, HEAD, SIGNATURE, PLAN, COMMIT, APPLY, ANSWER, LINKS, OT
 # The innermost frame of a thread that is in the kernel.
 SYSTEM_CALL: Final = re.compile(
     r"(syscall|epoll_\w*wait|epoll_ctl|p?read(v|64)?|p?write(v|64)?|writev|send\w*|recv\w*|accept4?"
-    r"|f(data)?sync|futex\w*|close|sched_yield|sendfile|eventfd_\w+) \(lib(c|pthread)\b"
+    r"|f(data)?sync|sync_file_range|futex\w*|close|sched_yield|sendfile|eventfd_\w+)"
+    r" \(lib(c|pthread)\b"
 )
 
 UNSEEN_SYSTEM_CALL: Final = "syscall (libc)"
@@ -50,11 +51,11 @@ RULES: Final = tuple(
         (r"^_verifier\b|\(fastnode/(_sigv4|http/(identity|sigv4|credentials))", SIGNATURE),
         (r"\(fastnode/(peers|cluster)/", LINKS),
         (r"\(fastnode/_(entry|occ|landed|filed|held)", APPLY),
-        (r"^(Group\.(apply|_decide|_finish|commit)|Driver\.apply)", APPLY),
-        (r"\(fastnode/store/(apply|sums|heads|engine|window|counters)\.py|\(rocksdict", APPLY),
+        (r"^(Group\.(apply|_finish|commit|look_ahead|_prepare)|Driver\.apply)", APPLY),
+        (r"\(fastnode/store/(apply|judge|sums|heads|engine)\.py|\(rocksdict", APPLY),
         (r"^\w+\.added\w* \(fastnode/queue/", APPLY),
         (r"\(fastnode/store/(txn|keyspace|records)\.py", PLAN),
-        (r"\(fastnode/(store|raft)/|\(fastnode/(_raftlog|clock)", COMMIT),
+        (r"\(fastnode/(store|raft)/|\(fastnode/(_raftlog|_meter|clock|alarm)", COMMIT),
         (r"\bencode_(transaction|entry)\b", COMMIT),
         (r"\(fastnode/_(plan|plain|reads|send|md5|deliver|fifo|keys|core|query)", PLAN),
         (r"\(fastnode/(queue/|http/|flow)", PLAN),
