@@ -59,6 +59,14 @@ impl Load {
         }
     }
 
+    fn found_after_a_crash(self, disk: &SimDisk) -> Vec<Bytes> {
+        drop(self);
+        disk.crash();
+        let mut again = Self::open(disk, 0);
+        again.settle();
+        again.committed
+    }
+
     /// Proposes one after the other; answers for each whether its own turn committed it.
     fn propose_alone(&mut self, count: usize) -> Vec<bool> {
         let mut at_once = Vec::new();
@@ -129,11 +137,7 @@ fn a_caller_with_nothing_else_to_do_writes_the_block_itself() {
     // Longer than a turn: no other thread would be done before it is over.
     disk.set_sync_time(Duration::from_millis(20));
     assert_eq!(load.propose_alone(1), [true]);
-    drop(load);
-    disk.crash();
-    let mut again = Load::open(&disk, 0);
-    again.settle();
-    assert_eq!(again.committed, [Bytes::from_static(b"alone")]);
+    assert_eq!(load.found_after_a_crash(&disk), [Bytes::from_static(b"alone")]);
 }
 
 #[test]
@@ -151,11 +155,7 @@ fn a_block_that_was_begun_counts_once_it_is_finished() {
     assert_eq!((load.committed.len(), disk.syncs()), (1, syncs + 1));
     load.node.propose(0, Bytes::from_static(b"never finished")).unwrap();
     load.node.ready_here().unwrap();
-    drop(load);
-    disk.crash();
-    let mut again = Load::open(&disk, 0);
-    again.settle();
-    assert_eq!(again.committed, [Bytes::from_static(b"begun")]);
+    assert_eq!(load.found_after_a_crash(&disk), [Bytes::from_static(b"begun")]);
 }
 
 #[test]
@@ -166,11 +166,7 @@ fn closing_finishes_what_was_begun() {
     load.node.propose(0, Bytes::from_static(b"begun")).unwrap();
     load.node.ready_here().unwrap();
     load.node.close().unwrap();
-    drop(load);
-    disk.crash();
-    let mut again = Load::open(&disk, 0);
-    again.settle();
-    assert_eq!(again.committed, [Bytes::from_static(b"begun")]);
+    assert_eq!(load.found_after_a_crash(&disk), [Bytes::from_static(b"begun")]);
 }
 
 #[test]
