@@ -105,10 +105,8 @@ pub struct Writer {
     pause: u32,
 }
 
-struct Begun {
-    file: Arc<dyn File>,
-    at: Instant,
-}
+/// Where a block was written to, and how long that took.
+struct Begun(Arc<dyn File>, Duration);
 
 impl Writer {
     /// A writer without a thread: [`Self::run_write`] does the work.
@@ -192,19 +190,20 @@ impl Writer {
         let written = write(file.as_ref(), offset, block, secret, sequence)
             .and_then(|bytes| file.begin_sync(offset, bytes));
         self.shared.certain(written.map_err(|error| not_written(offset, error)));
-        self.begun = Some(Begun { file, at });
+        self.begun = Some(Begun(file, at.elapsed()));
     }
 
     /// Makes the block durable that the caller has begun, if there is one.
     pub fn finish_begun(&mut self) {
-        let Some(Begun { file, at }) = self.begun.take() else { return };
+        let Some(Begun(file, took)) = self.begun.take() else { return };
         let waiting = Instant::now();
         self.shared.syncs.fetch_add(1, Ordering::Relaxed);
         let synced = file.sync().map_err(|error| Error::io("sync a block", error));
         self.shared.certain(synced);
-        self.shared.times.add(at.elapsed());
+        let waited = waiting.elapsed();
+        self.shared.times.add(took + waited);
         self.shared.lock().done.push(Done::Written);
-        let is_slow = waiting.elapsed() > PATIENCE;
+        let is_slow = waited > PATIENCE;
         let longer = (2 * self.pause).clamp(PAUSE_BLOCKS, PAUSE_BLOCKS_MAX);
         self.pause = if is_slow { longer } else { self.pause / 2 };
         if self.pause >= PAUSE_BLOCKS {
