@@ -63,21 +63,23 @@ class Desk:
     """The router, made once because that is slow; its service is that of the latest world."""
 
     def __init__(self) -> None:
-        self.world = World()
         self.bugs = Bugs()
         log = logging.Logger("fuzz")
         log.addHandler(self.bugs)
         numbers = itertools.count()
         self.router = Router(
             OPERATIONS,
-            self,
+            World().service,
             IdentitySettings(REGION, ENDPOINT),
             lambda: f"request-{next(numbers)}",
             log,
         )
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.world.service, name)
+    def serve(self, world: World) -> None:
+        self.bugs.found.clear()
+        self.router._service = world.service
+        for lane in self.router._lanes.values():
+            lane.service = world.service
 
 
 DESK: Final = Desk()
@@ -87,8 +89,8 @@ class WireWorld:
     """One node with a queue `q`, which holds a message in flight and a message that waits."""
 
     def __init__(self) -> None:
-        self.world = DESK.world = World()
-        DESK.bugs.found.clear()
+        self.world = World()
+        DESK.serve(self.world)
         self.queue_url = self.world.create("q")
         for body in ("in flight", "waiting"):
             self.world.send(self.queue_url, body)

@@ -36,7 +36,7 @@ import fastnode.native
 IMPORT_WITHOUT_A_WAY = """
 import os
 exists = os.path.exists
-os.path.exists = lambda path: "group" not in str(path) and exists(path)
+os.path.exists = lambda path: "store/group." not in str(path) and exists(path)
 import fastnode.native
 """
 
