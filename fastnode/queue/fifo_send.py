@@ -8,6 +8,7 @@ from fastnode.flow import Resumable, Suspension
 from fastnode.native import FifoDraft, plan_fifo_sends
 from fastnode.queue.caller import Call
 from fastnode.queue.digest import body_md5, content_deduplication_id
+from fastnode.queue.errors import SqsError
 from fastnode.queue.fifo_live import FifoQueue
 from fastnode.queue.live import LiveQueue
 from fastnode.queue.message_attributes import encode_extras
@@ -26,18 +27,23 @@ async def store(
     service: Service, queue: LiveQueue, call: Call, messages: Sequence[Numbered]
 ) -> list[Sent | None]:
     """One transaction for each partition; on return everything in the answer is durable. None for
-    an entry that an earlier attempt of the call has refused.
+    an entry that an earlier attempt of the call has refused, or its partition alone: the queue may
+    be gone in one already, and made anew in another.
     """
     parts = by_partition(messages, lambda item: queue.partition_for(item[1].extras.group_id or ""))
     results = await in_partitions(
         _store_at(service, queue, call, partition, some) for partition, some in parts.items()
     )
+    refusals = [part for part in results if isinstance(part, SqsError)]
+    if len(refusals) == len(results):
+        raise refusals[0]
     sent = {
         number: one
         for some, part in zip(parts.values(), results, strict=True)
+        if not isinstance(part, SqsError)
         for (number, _), one in zip(some, part, strict=True)
     }
-    return [sent[number] for number, _ in messages]
+    return [sent.get(number) for number, _ in messages]
 
 
 async def _store_at(
@@ -46,16 +52,19 @@ async def _store_at(
     call: Call,
     partition: int,
     messages: Sequence[Numbered],
-) -> Sequence[Sent | None]:
+) -> Sequence[Sent | None] | SqsError:
     sender = call.caller.sender_id
-    return await at_partition(
-        service,
-        queue,
-        partition,
-        lambda shard: store_in(service, shard, call, sender, messages),
-        lambda: Send(*of_call(service, call, queue), partition, sender, list(messages)),
-        lambda sent: sent,
-    )
+    try:
+        return await at_partition(
+            service,
+            queue,
+            partition,
+            lambda shard: store_in(service, shard, call, sender, messages),
+            lambda: Send(*of_call(service, call, queue), partition, sender, list(messages)),
+            lambda sent: sent,
+        )
+    except SqsError as refusal:
+        return refusal
 
 
 async def store_in(
