@@ -39,7 +39,6 @@ WAYS: Final = (
     "queue.traffic",
     "queue.waiting",
     "raft.driver",
-    "raft.groups",
     "raft.meter",
     "raft.runtime",
     "store.afterwards",
