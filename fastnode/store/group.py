@@ -153,9 +153,7 @@ class Group:
     # --- planning --------------------------------------------------------------------------
 
     def landed(self, request: bytes) -> tuple[int, int] | None:
-        """Commit timestamp and mask of a call that took effect, as long as it is remembered. One
-        that is only judged ahead is still submitted.
-        """
+        """Commit timestamp and mask of a remembered call that took effect, and not only will."""
         return None if request in self._submitted else self._judge.resolver.find(request)
 
     def has_seen(self, request: bytes) -> bool:
@@ -267,7 +265,8 @@ class Group:
             decided, position, batch = ruling
             if batch is None:
                 batch = self._engine.batch()
-                fill_rows(self._engine, batch, decided, self.head_rows)
+                if decided:  # else there may be a plan of what comes next
+                    fill_rows(self._engine, batch, decided, self.head_rows)
             put_position(batch, position)
             try:
                 self._engine.write(batch)
@@ -277,7 +276,8 @@ class Group:
                 self._is_disk_full = isinstance(refusal, DiskFull)
                 return False
             self._decided = None
-            self.head_rows.written()
+            if decided:
+                self.head_rows.written()
             self._is_disk_full = False
             self._reach(position)
             self._clock.observe(position.commit_ts)

@@ -2,6 +2,8 @@
 if it is not.
 """
 
+import itertools
+
 import pytest
 
 from fastnode.clock import GroupClock
@@ -159,6 +161,33 @@ def test_an_index_without_content_leaves_the_guess_and_the_time_alone(member: Me
     member.check_memory()
 
 
+def test_an_index_without_content_leaves_sums_and_heads_alone() -> None:
+    world = World()
+    url = world.create("q.fifo", FifoQueue="true")
+    world.call("SendMessage", send(url, "A", "g", "1"))
+    (queue,) = world.service.live_queues()
+    indexes = itertools.count(1 + len(world.logs[0]) + 1)
+    for number in range(2, 6):
+        pending = world.begin("SendMessage", send(url, "B", f"g{number % 2}", str(number)))
+        entry = world.group.take_entry()
+        assert entry is not None
+        world.group.look_ahead()
+        for entries in ([], [entry]):
+            world.group.commit(next(indexes), 1, entries)
+            assert world.group.apply()
+            assert pending.is_done == bool(entries)
+            check_kept_rows(world)
+        assert world.group.counter(queue.messages.total) == number
+
+
+def check_kept_rows(world: World) -> None:
+    """What is kept at hand is what is stored."""
+    rows = world.group.head_rows
+    assert rows.known and rows.sums.rows
+    for key, row in [*rows.known.items(), *rows.sums.rows.items()]:
+        assert world.engine.get(key) == row
+
+
 def test_a_lost_lead_makes_the_guess_forgotten(member: Member) -> None:
     outcome = member.put(CALL)
     entry = member.propose()
@@ -217,10 +246,7 @@ def test_heads_that_were_worked_out_ahead_are_forgotten_with_the_guess() -> None
     # What the new leader does has nothing to do with groups.
     world.group.commit(9, 2, [entry_of(OTHER)])
     assert world.group.apply()
-    known_heads = world.group.head_rows.known
-    assert known_heads
-    for key, row in known_heads.items():
-        assert world.engine.get(key) == row
+    check_kept_rows(world)
 
 
 def send(url: str, body: str, group: str | None, number: str) -> api.SendMessageRequest:
