@@ -295,7 +295,6 @@ class Group:
 
     def _reach(self, position: Position) -> None:
         self._position = position
-        # Apart: every call asks for them.
         _, term, self._applied_ts = position
         self.is_ready = self._leads and term == self._term
 
@@ -369,6 +368,7 @@ class Group:
         waiting: list[Suspension] = []
         unfinished, latches, backlog = self._submitted, self.latches, self.backlog
         waited_for, held = latches.waiting, latches.held
+        assert len(requests) == len(outcomes), "an outcome for each transaction"
         for at, request in enumerate(requests):
             outcome, submitted = outcomes[at], unfinished.pop(request, None)
             if submitted is None:
