@@ -89,8 +89,13 @@ WAITING_READS_MAX: Final = 16_384
 # Waiting for loop turns that add nothing more makes fsync groups larger; four turns bound the added
 # latency.
 GATHER_TURNS_MAX: Final = 4
-# So many proposals with one transaction each, and the next one's client is taken to be alone.
-ALONE_MIN: Final = 8
+# After so many blocks in a row beside which nearly nothing came, no more than one transaction to so
+# many of the block's own, the loop's thread writes the next ones itself, if they are small. One in
+# so many is left to the log's thread, to see what comes beside it.
+CALM_BLOCKS_MIN: Final = 8
+CALM_SHARE: Final = 8
+CALM_TRANSACTIONS_MAX: Final = 32
+CALM_LOOK_BLOCKS: Final = 64
 # An idle node does little else than tick and answer heartbeats. An election begins 1.05 to 2 s
 # after the last heartbeat; two of them may get lost before that.
 TICK_SECONDS: Final = 0.15

@@ -11,5 +11,6 @@ cdef class Runtime:
     cdef public Driver _driver
     cdef public dict _dirty
     cdef public bint _is_gathering, _is_turn_near
-    cdef public long _alone
+    cdef public bint _was_calm
+    cdef public long _calm_blocks, _proposed
     cdef public object _tick_due_ns, _ticker, _retry, _turned

@@ -5,9 +5,10 @@ When a transaction is gathered and no block is being written, proposing waits un
 nothing more: a few microseconds that make the groups of an fsync twice as large. While a block is
 being written everything is gathered.
 
-Transactions that come alone one after the other are what a client that asks one thing at a time
-looks like: nothing goes on beside them, so the loop's own thread writes the log, and nobody has to
-be woken. With a few clients more, what they ask meanwhile is better read meanwhile.
+A client that asks one thing at a time, or some that all wait for the same block, leave the loop
+nothing to do while it is written. Then the loop's own thread writes it, and nobody has to be woken.
+Where more comes beside blocks, that is better read meanwhile; a block now and then is left to the
+log's thread to see whether it does.
 
 Reads that wait are asked for once per loop turn, together.
 """
@@ -48,7 +49,11 @@ class Runtime:
         self._driver: Driver
         self._dirty: dict[int, None] = {}
         self._is_gathering = False
-        self._alone = 0
+        # Blocks in a row beside which nearly nothing came; whether that holds of the last one, and
+        # how many transactions were in it.
+        self._calm_blocks = 0
+        self._was_calm = False
+        self._proposed = 0
         self._is_turn_near = False
         self._tick_due_ns = 0
         self._ticker: asyncio.TimerHandle | None = None
@@ -90,7 +95,7 @@ class Runtime:
     def turn(self, *, here: bool = False) -> None:
         if self._driver.reading:
             self._driver.ask(self._boottime_ns())
-        ready = self._driver.look(here=here)
+        ready = self._look(here=here)
         looked_ns = self._boottime_ns() if ready.committed else 0
         self._driver.carry_out(ready)
         if ready.committed:
@@ -112,6 +117,14 @@ class Runtime:
             self._turned.set_result(None)
             self._turned = None
 
+    def _look(self, *, here: bool) -> Ready:
+        was_writing = self._driver.is_persisting
+        ready = self._driver.look(here=here)
+        if was_writing and not self._driver.is_persisting:
+            beside = self._driver.gathered_count(self._dirty)
+            self._was_calm = config.CALM_SHARE * beside <= self._proposed
+        return ready
+
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for something that only turns can bring about."""
         while not condition():
@@ -131,13 +144,22 @@ class Runtime:
         dirty, self._dirty = self._dirty, {}
         self._driver.propose(dirty)
         self.meter.proposed(count, self._boottime_ns())
-        self._alone = self._alone + 1 if count == 1 else 0
-        here = self._alone > config.ALONE_MIN
+        here = self._will_be_calm(count)
         self.turn(here=here)
         self._driver.look_ahead(dirty)
         if here:
             # What was begun is finished.
             self.turn(here=True)
+
+    def _will_be_calm(self, count: int) -> bool:
+        """Whether nothing is to be expected while a block of so many transactions is written."""
+        self._calm_blocks = self._calm_blocks + 1 if self._was_calm else 0
+        self._was_calm, self._proposed = False, count
+        return (
+            count <= config.CALM_TRANSACTIONS_MAX
+            and self._calm_blocks >= config.CALM_BLOCKS_MIN
+            and self._calm_blocks % config.CALM_LOOK_BLOCKS != 0
+        )
 
     def _retry_stalled(self) -> None:
         self._retry = None

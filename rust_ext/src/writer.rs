@@ -1,8 +1,8 @@
 //! Who touches the disk while the node works: a thread, or in manual mode the caller itself.
 //! Jobs run in the order in which they were given. The thread knows nothing of Python.
 //!
-//! A block that nothing else goes on beside is better written by the caller: two changes of threads
-//! cost about a quarter of what a good disk needs for the block. The caller begins it, does what it
+//! A small block that nothing else goes on beside is better written by the caller: two changes of
+//! threads cost about a quarter of what a good disk needs for it. The caller begins it, does what it
 //! can do meanwhile, and finishes it with its next look at what is done.
 
 use std::collections::VecDeque;
@@ -24,6 +24,8 @@ static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 /// A caller that a block has held up for longer leaves the next ones to the thread: a few of them at
 /// first, twice as many each time it happens again.
 const PATIENCE: Duration = Duration::from_millis(2);
+/// A larger one is better copied beside the caller's other work.
+const HERE_BYTES_MAX: usize = 256 * 1024;
 const PAUSE_BLOCKS: u32 = 8;
 const PAUSE_BLOCKS_MAX: u32 = 4096;
 
@@ -176,21 +178,23 @@ impl Writer {
         self.shared.work.notify_one();
     }
 
-    /// Queues a block; when `here`, begins it at once instead, unless the thread is at work or the
-    /// disk was slow lately: then [`Self::finish_begun`] makes it durable.
+    /// Queues a block; when `here`, begins it at once instead, unless it is large, the thread is at
+    /// work or the disk was slow lately: then [`Self::finish_begun`] makes it durable.
     pub fn give_block(&mut self, job: Job, here: bool) {
         self.left_to_thread = self.left_to_thread.saturating_sub(1);
-        if !here || self.left_to_thread > 0 || self.is_manual() || !self.is_idle() {
-            return self.give(job);
+        let is_ours = here && self.left_to_thread == 0 && !self.is_manual() && self.is_idle();
+        match job {
+            Job::Write { file, offset, block, secret, sequence }
+                if is_ours && block.len() <= HERE_BYTES_MAX =>
+            {
+                let at = Instant::now();
+                let written = write(file.as_ref(), offset, block, secret, sequence)
+                    .and_then(|bytes| file.begin_sync(offset, bytes));
+                self.shared.certain(written.map_err(|error| not_written(offset, error)));
+                self.begun = Some(Begun(file, at.elapsed()));
+            }
+            job => self.give(job),
         }
-        let at = Instant::now();
-        let Job::Write { file, offset, block, secret, sequence } = job else {
-            return self.give(job);
-        };
-        let written = write(file.as_ref(), offset, block, secret, sequence)
-            .and_then(|bytes| file.begin_sync(offset, bytes));
-        self.shared.certain(written.map_err(|error| not_written(offset, error)));
-        self.begun = Some(Begun(file, at.elapsed()));
     }
 
     /// Makes the block durable that the caller has begun, if there is one.
@@ -305,17 +309,13 @@ impl Shared {
         done
     }
 
-    fn run_or_die(&self, job: Job) -> Option<Done> {
-        self.certain(self.run(job))
-    }
-
     fn certain<T>(&self, outcome: Result<T>) -> T {
         outcome.unwrap_or_else(|error| die(&self.disk.label(), &error))
     }
 
     fn serve(&self) {
         while let Some(job) = self.next() {
-            if let Some(done) = self.run_or_die(job) {
+            if let Some(done) = self.certain(self.run(job)) {
                 self.finish(done);
             }
         }

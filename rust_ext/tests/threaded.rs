@@ -184,6 +184,19 @@ fn a_slow_disk_holds_up_the_thread_and_seldom_the_caller() {
 }
 
 #[test]
+fn a_large_block_is_left_to_the_thread() {
+    let disk = SimDisk::new(6);
+    let mut load = Load::open(&disk, 0);
+    load.settle();
+    disk.set_sync_time(Duration::from_millis(20));
+    let large = Bytes::from(vec![7; 256 * 1024]);
+    load.node.propose(0, large.clone()).unwrap();
+    assert!(load.turn_here(), "it is on its way");
+    load.settle();
+    assert_eq!(load.committed, [large]);
+}
+
+#[test]
 fn packets_for_peers_do_not_wait_for_the_disk() {
     let mut nodes = [1, 2].map(|id| {
         let disk = Arc::new(SimDisk::new(id));

@@ -10,7 +10,12 @@ import pytest
 
 from fastnode._raftlog import RaftGroups, SimDisk
 from fastnode.clock import GroupClock
-from fastnode.config import ALONE_MIN
+from fastnode.config import (
+    CALM_BLOCKS_MIN,
+    CALM_LOOK_BLOCKS,
+    CALM_SHARE,
+    CALM_TRANSACTIONS_MAX,
+)
 from fastnode.errors import Unavailable
 from fastnode.flow import Suspension, start
 from fastnode.raft.driver import Driver
@@ -79,6 +84,7 @@ class CountingGroups(Groups):
 class Shell:
     def __init__(self, *, is_sole_voter: bool) -> None:
         self.loop, self.clock = HandLoop(), FakeClock()
+        self.requests = itertools.count(1)
         self.raft = RaftGroups(
             *(1, "sim", 1), voters=[1], applied=[0], manual=True, disk=SimDisk(1)
         )
@@ -180,28 +186,68 @@ def test_ticks_end_waits_for_a_latch(shell: Shell) -> None:
     assert waiting.is_done
 
 
-def submit(shell: Shell, *requests: int) -> None:
-    """All at once, and until they are applied."""
-    for request in requests:
-        shell.group.submit(shell.group.begin(request.to_bytes(16, "big")))
+def submit(shell: Shell, count: int, beside: int = 0) -> bool:
+    """So many at once, and others while their block is written, until all are applied. Whether the
+    loop wrote it.
+    """
+    before = shell.groups.writes_here
+    gather(shell, count)
+    while not shell.driver.is_persisting:
+        shell.loop.run_soon()
+    is_written_here = shell.groups.writes_here > before
+    gather(shell, beside)
     shell.settle()
     assert not shell.group.unapplied
+    return is_written_here
 
 
-def test_what_comes_alone_again_and_again_is_written_by_the_loop(shell: Shell) -> None:
-    requests = itertools.count(1)
-    for _ in range(ALONE_MIN):
-        submit(shell, next(requests))
-    assert shell.groups.writes_here == 0, "nobody knows yet whether others are about"
-    submit(shell, next(requests))
-    submit(shell, next(requests))
-    assert shell.groups.writes_here == 2 * 2, "each is begun and finished"
-    submit(shell, next(requests), next(requests))
-    for _ in range(ALONE_MIN):
-        submit(shell, next(requests))
-    assert shell.groups.writes_here == 2 * 2, "while others are about, the loop goes on with them"
-    submit(shell, next(requests))
-    assert shell.groups.writes_here == 3 * 2
+def gather(shell: Shell, count: int) -> None:
+    for request in itertools.islice(shell.requests, count):
+        shell.group.submit(shell.group.begin(request.to_bytes(16, "big")))
+
+
+def grow_calm(shell: Shell) -> None:
+    for _ in range(CALM_BLOCKS_MIN):
+        submit(shell, 1)
+
+
+@pytest.mark.parametrize("count", [1, 2, CALM_TRANSACTIONS_MAX])
+def test_blocks_beside_which_nothing_comes_are_written_by_the_loop(
+    shell: Shell, count: int
+) -> None:
+    assert not submit(shell, count), "nobody knows yet whether others are about"
+    for _ in range(CALM_BLOCKS_MIN):
+        submit(shell, count)
+    assert submit(shell, count)
+    assert shell.groups.writes_here % 2 == 0, "each is begun and finished"
+
+
+def test_while_others_are_about_the_loop_goes_on_with_them(shell: Shell) -> None:
+    grow_calm(shell)
+    assert submit(shell, 1, beside=1)
+    assert not submit(shell, 1)
+    grow_calm(shell)
+    assert submit(shell, 2 * CALM_SHARE, beside=2)
+    assert submit(shell, 1), "an eighth is nearly nothing"
+
+
+def test_what_comes_between_two_blocks_does_not_come_beside_one(shell: Shell) -> None:
+    grow_calm(shell)
+    gather(shell, 2)
+    shell.runtime.turn()
+    assert submit(shell, 1)
+
+
+def test_the_block_of_many_is_left_to_the_thread(shell: Shell) -> None:
+    grow_calm(shell)
+    assert not submit(shell, CALM_TRANSACTIONS_MAX + 1)
+    assert submit(shell, 1)
+
+
+def test_a_block_now_and_then_is_left_to_the_thread(shell: Shell) -> None:
+    grow_calm(shell)
+    by_loop = [submit(shell, 1) for _ in range(3 * CALM_LOOK_BLOCKS)]
+    assert by_loop.count(False) == 3
 
 
 def test_a_lease_in_use_is_renewed_by_ticks_and_an_idle_one_is_not(shell: Shell) -> None:
