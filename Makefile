@@ -9,7 +9,7 @@ SOURCES := $(shell find fastnode rust_ext/src -name '*.pyx' -o -name '*.pxd' -o 
 PINS = $(shell $(PYTHON) -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb")); print(*$(1))')
 BUILD_TOOLS = $(call PINS,project["build-system"]["requires"])
 DEV_TOOLS = $(call PINS,project["project"]["optional-dependencies"]["dev"])
-CYTHON := _keys _core _md5 _plan _plain _reads _send _http _entry _occ _held _landed _query _sigv4 _deliver _filed _fifo _meter
+CYTHON := _keys _core _md5 _plan _plain _reads _send _http _entry _occ _held _landed _query _sha256 _sigv4 _deliver _filed _fifo _meter
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help

@@ -15,8 +15,8 @@ from Cython.Compiler import Options
 from setuptools import Extension, setup
 
 MODULES = (
-    "_keys _core _md5 _plan _plain _reads _send _http _entry _occ _held _landed _query _sigv4"
-    " _deliver _filed _fifo _meter".split()
+    "_keys _core _md5 _plan _plain _reads _send _http _entry _occ _held _landed _query _sha256"
+    " _sigv4 _deliver _filed _fifo _meter".split()
 )
 # Cython's table of doctests would be a name in the module that no stub explains.
 COMMON_DIRECTIVES = {"autotestdict": False}

@@ -8,7 +8,6 @@ from fastnode._http import Request
 __pyx_capi__: dict[str, object]
 
 def prove(proofs: dict[bytes, Proof], request: Request, now: int) -> Any: ...
-def digests(octets: bytes) -> list[bytes]: ...
 
 @final
 class Proof:

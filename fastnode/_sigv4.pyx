@@ -2,12 +2,8 @@
 """Whose request it is, in the usual case, in C: one text on the stack, four hashes, no objects but
 the name of the proof. The twin `_sigv4_ref.py` documents what is done; tests hold the two equal.
 
-SHA-256 is that of FIPS 180-4, by the instructions that x86 processors have for it or without them.
-Of the signing key only the states are kept that its HMAC begins with. Long bodies are left to
-hashlib, which lets other threads run meanwhile.
+Of the signing key only the states are kept that its HMAC begins with.
 """
-
-from hashlib import sha256 as _sha256
 
 cimport cython
 from cpython.bytes cimport (
@@ -21,19 +17,22 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from fastnode._http cimport Request
+from fastnode._sha256 cimport (
+    BLOCK_BYTES,
+    DIGEST_BYTES,
+    State,
+    begin,
+    hash_bytes,
+    hash_rest,
+    hash_whole,
+)
 
 from fastnode import _sigv4_ref as _ref
 from fastnode import config as _config
 
 cdef enum:
-    WORDS = 16  # of a block
-    LENGTH_BYTES = 8  # at the end of the last block
-    END_OF_TEXT = 0x80
     INNER_PAD = 0x36
     OUTER_PAD = 0x5C
-    # From here on hashlib is as fast, and without the instructions sooner.
-    LONG_BYTES = 4096
-    LONG_BYTES_PORTABLY = 512
     DAY_BYTES = 8
     DATE_BYTES = 16
     MARK_BYTES = 10
@@ -45,7 +44,6 @@ cdef enum:
     DOT = 46
     SLASH = 47
     ZERO = 48
-    COLON = 58
     LETTER_T = 84
     LETTER_Z = 90
     UNDERSCORE = 95
@@ -61,200 +59,6 @@ cdef bytes _AUTHORIZATION = b"authorization"
 cdef bytes _DATE = b"x-amz-date"
 cdef bytes _PAYLOAD = b"x-amz-content-sha256"
 cdef bytes _TO_SIGN = b"AWS4-HMAC-SHA256\n"
-
-
-cdef extern from *:
-    """
-    #include <stdint.h>
-
-    /* FIPS 180-4, 4.2.2: what the rounds add, and 5.3.3: the state before any block. */
-    static const uint32_t ROUND_CONSTANTS[64] = {
-        0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4,
-        0xab1c5ed5, 0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe,
-        0x9bdc06a7, 0xc19bf174, 0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f,
-        0x4a7484aa, 0x5cb0a9dc, 0x76f988da, 0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7,
-        0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967, 0x27b70a85, 0x2e1b2138, 0x4d2c6dfc,
-        0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85, 0xa2bfe8a1, 0xa81a664b,
-        0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070, 0x19a4c116,
-        0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
-        0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7,
-        0xc67178f2};
-    static const uint32_t FIRST_STATE[8] = {
-        0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-        0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-
-    #if defined(__x86_64__)
-    #include <cpuid.h>
-    #include <immintrin.h>
-
-    static int has_sha_instructions(void) {
-        unsigned a, b, c, d;
-        int has_sse = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_SSSE3) && (c & bit_SSE4_1);
-        return has_sse && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b >> 29 & 1);
-    }
-
-    /* Four rounds on four words of the schedule. Two rounds turn ABEF and CDGH into a new ABEF,
-       and the old one is the new CDGH: so after four both are in their places again. */
-    #define ROUNDS(words, number) { \\
-        __m128i sums = _mm_add_epi32( \\
-            words, _mm_loadu_si128((const __m128i *)(ROUND_CONSTANTS + 4 * (number)))); \\
-        cdgh = _mm_sha256rnds2_epu32(cdgh, abef, sums); \\
-        abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(sums, 0x0e)); }
-    /* The next four words of the schedule, from the sixteen before them, in place of the oldest. */
-    #define NEXT(w0, w1, w2, w3) \\
-        w0 = _mm_sha256msg2_epu32( \\
-            _mm_add_epi32(_mm_sha256msg1_epu32(w0, w1), _mm_alignr_epi8(w3, w2, 4)), w3)
-    #define LOADED(at) \\
-        _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(octets + (at))), big_endian)
-    #define FOUR_ROUNDS_OF_ALL(number) \\
-        NEXT(w0, w1, w2, w3); ROUNDS(w0, number) \\
-        NEXT(w1, w2, w3, w0); ROUNDS(w1, number + 1) \\
-        NEXT(w2, w3, w0, w1); ROUNDS(w2, number + 2) \\
-        NEXT(w3, w0, w1, w2); ROUNDS(w3, number + 3)
-
-    __attribute__((target("sha,ssse3,sse4.1")))
-    static void compress_instructed(uint32_t *words, const uint8_t *octets, Py_ssize_t blocks) {
-        const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
-        const __m128i abcd = _mm_loadu_si128((const __m128i *)words);
-        const __m128i efgh = _mm_loadu_si128((const __m128i *)(words + 4));
-        __m128i abef = _mm_shuffle_epi32(_mm_unpacklo_epi64(abcd, efgh), 0x1b);
-        __m128i cdgh = _mm_shuffle_epi32(_mm_unpackhi_epi64(abcd, efgh), 0x1b);
-        for (; blocks > 0; blocks--, octets += 64) {
-            const __m128i abef_before = abef, cdgh_before = cdgh;
-            __m128i w0 = LOADED(0), w1 = LOADED(16), w2 = LOADED(32), w3 = LOADED(48);
-            ROUNDS(w0, 0) ROUNDS(w1, 1) ROUNDS(w2, 2) ROUNDS(w3, 3)
-            FOUR_ROUNDS_OF_ALL(4)
-            FOUR_ROUNDS_OF_ALL(8)
-            FOUR_ROUNDS_OF_ALL(12)
-            abef = _mm_add_epi32(abef, abef_before);
-            cdgh = _mm_add_epi32(cdgh, cdgh_before);
-        }
-        const __m128i feba = _mm_shuffle_epi32(abef, 0x1b), hgdc = _mm_shuffle_epi32(cdgh, 0x1b);
-        _mm_storeu_si128((__m128i *)words, _mm_unpacklo_epi64(feba, hgdc));
-        _mm_storeu_si128((__m128i *)(words + 4), _mm_unpackhi_epi64(feba, hgdc));
-    }
-    #else
-    static int has_sha_instructions(void) { return 0; }
-    static void compress_instructed(uint32_t *words, const uint8_t *octets, Py_ssize_t blocks) {}
-    #endif
-    """
-    const uint32_t[64] ROUND_CONSTANTS
-    const uint32_t[8] FIRST_STATE
-    bint has_sha_instructions()
-    void compress_instructed(uint32_t* words, const uint8_t* octets, Py_ssize_t blocks) noexcept nogil
-
-
-# --- SHA-256 -------------------------------------------------------------------------------------
-
-
-cdef void compress_by_instructions(
-    State* state, const uint8_t* octets, Py_ssize_t blocks
-) noexcept nogil:
-    compress_instructed(state.words, octets, blocks)
-
-
-cdef void compress_portably(State* state, const uint8_t* octets, Py_ssize_t blocks) noexcept nogil:
-    cdef Py_ssize_t block
-    for block in range(blocks):
-        compress_one(state.words, octets + block * BLOCK_BYTES)
-
-
-cdef inline void compress_one(uint32_t* words, const uint8_t* octets) noexcept nogil:
-    """The names are those of FIPS 180-4, 6.2.2."""
-    cdef uint32_t[64] w
-    cdef uint32_t first, second
-    cdef uint32_t a = words[0], b = words[1], c = words[2], d = words[3]
-    cdef uint32_t e = words[4], f = words[5], g = words[6], h = words[7]
-    cdef int t
-    for t in range(WORDS):
-        w[t] = big_endian(octets + 4 * t)
-    for t in range(WORDS, 64):
-        first = rotated(w[t - 15], 7) ^ rotated(w[t - 15], 18) ^ (w[t - 15] >> 3)
-        second = rotated(w[t - 2], 17) ^ rotated(w[t - 2], 19) ^ (w[t - 2] >> 10)
-        w[t] = w[t - 16] + first + w[t - 7] + second
-    for t in range(64):
-        first = h + (rotated(e, 6) ^ rotated(e, 11) ^ rotated(e, 25)) + ((e & f) ^ (~e & g))
-        first += ROUND_CONSTANTS[t] + w[t]
-        second = (rotated(a, 2) ^ rotated(a, 13) ^ rotated(a, 22)) + ((a & b) ^ (a & c) ^ (b & c))
-        h, g, f, e = g, f, e, d + first
-        d, c, b, a = c, b, a, first + second
-    words[0] += a
-    words[1] += b
-    words[2] += c
-    words[3] += d
-    words[4] += e
-    words[5] += f
-    words[6] += g
-    words[7] += h
-
-
-cdef inline uint32_t rotated(uint32_t word, int bits) noexcept nogil:
-    return (word >> bits) | (word << (32 - bits))
-
-
-cdef inline uint32_t big_endian(const uint8_t* at) noexcept nogil:
-    return (<uint32_t>at[0] << 24) | (<uint32_t>at[1] << 16) | (<uint32_t>at[2] << 8) | at[3]
-
-
-cdef inline void put_word(uint8_t* at, uint32_t word) noexcept nogil:
-    at[0] = <uint8_t>(word >> 24)
-    at[1] = <uint8_t>(word >> 16)
-    at[2] = <uint8_t>(word >> 8)
-    at[3] = <uint8_t>word
-
-
-cdef void hash_rest(
-    Compress compress,
-    State* state,
-    Py_ssize_t before,
-    const uint8_t* octets,
-    Py_ssize_t size,
-    uint8_t* digest,
-) noexcept nogil:
-    """The digest of a text of which `before` octets, whole blocks, are in `state` already."""
-    cdef uint8_t[2 * BLOCK_BYTES] last
-    cdef Py_ssize_t blocks = size // BLOCK_BYTES
-    cdef Py_ssize_t rest = size - blocks * BLOCK_BYTES
-    cdef Py_ssize_t last_bytes = BLOCK_BYTES if rest < BLOCK_BYTES - LENGTH_BYTES else 2 * BLOCK_BYTES
-    cdef Py_ssize_t bits = (before + size) * 8
-    cdef int index
-    compress(state, octets, blocks)
-    memcpy(last, octets + blocks * BLOCK_BYTES, rest)
-    memset(last + rest, 0, last_bytes - rest)
-    last[rest] = END_OF_TEXT
-    put_word(last + last_bytes - 8, <uint32_t>(bits >> 32))
-    put_word(last + last_bytes - 4, <uint32_t>bits)
-    compress(state, last, last_bytes // BLOCK_BYTES)
-    for index in range(8):
-        put_word(digest + 4 * index, state.words[index])
-
-
-cdef inline void hash_whole(
-    Compress compress, const uint8_t* octets, Py_ssize_t size, uint8_t* digest
-) noexcept nogil:
-    cdef State state
-    memcpy(state.words, FIRST_STATE, sizeof(State))
-    hash_rest(compress, &state, 0, octets, size, digest)
-
-
-# Asked once: under a hypervisor the answer takes longer than ten signatures.
-cdef bint _has_instructions = has_sha_instructions()
-cdef Compress _compress = compress_by_instructions if _has_instructions else compress_portably
-cdef Py_ssize_t _long_bytes = LONG_BYTES if _has_instructions else LONG_BYTES_PORTABLY
-
-
-def digests(bytes octets not None):
-    found = [digest_by(compress_portably, octets)]
-    if _has_instructions:
-        found.append(digest_by(compress_by_instructions, octets))
-    return found
-
-
-cdef bytes digest_by(Compress compress, bytes octets):
-    cdef uint8_t[DIGEST_BYTES] digest
-    cdef const uint8_t* start = <const uint8_t*>PyBytes_AS_STRING(octets)
-    hash_whole(compress, start, PyBytes_GET_SIZE(octets), digest)
-    return PyBytes_FromStringAndSize(<const char*>digest, DIGEST_BYTES)
 
 
 # --- proofs --------------------------------------------------------------------------------------
@@ -323,8 +127,7 @@ cdef int begin_hmac(State* state, bytes key, uint8_t pad) except -1:
     memset(block, pad, BLOCK_BYTES)
     for index in range(PyBytes_GET_SIZE(key)):
         block[index] ^= octets[index]
-    memcpy(state.words, FIRST_STATE, sizeof(State))
-    _compress(state, block, 1)
+    begin(state, block)
     return 0
 
 
@@ -457,14 +260,7 @@ cdef inline bint has_blanks(Text* text) noexcept nogil:
 
 cdef int put_payload(uint8_t* digits, bytes body) except -1:
     cdef uint8_t[DIGEST_BYTES] digest
-    cdef bytes made
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(body)
-    if size < _long_bytes:
-        hash_whole(_compress, <const uint8_t*>PyBytes_AS_STRING(body), size, digest)
-    else:
-        made = _sha256(body).digest()
-        assert PyBytes_GET_SIZE(made) == DIGEST_BYTES
-        memcpy(digest, PyBytes_AS_STRING(made), DIGEST_BYTES)
+    hash_bytes(body, digest)
     put_digits(digits, digest)
     return 0
 
@@ -505,11 +301,11 @@ cdef bint is_signed(
     memcpy(at, PyBytes_AS_STRING(proof._scope), scope_bytes)
     at[scope_bytes] = LINE_FEED
     at += scope_bytes + 1
-    hash_whole(_compress, text.octets, text.size, digest)
+    hash_whole(text.octets, text.size, digest)
     put_digits(at, digest)
-    hash_rest(_compress, &state, BLOCK_BYTES, to_sign, at + DIGITS - to_sign, digest)
+    hash_rest(&state, BLOCK_BYTES, to_sign, at + DIGITS - to_sign, digest)
     state = proof._outer
-    hash_rest(_compress, &state, BLOCK_BYTES, digest, DIGEST_BYTES, digest)
+    hash_rest(&state, BLOCK_BYTES, digest, DIGEST_BYTES, digest)
     put_digits(digits, digest)
     return are_equal(digits, signature)
 

@@ -9,10 +9,10 @@ a signature says about itself.
 
 import hmac
 import re
-from hashlib import sha256
 from typing import Any, Final
 
 from fastnode._http_ref import Request
+from fastnode._sha256_ref import sha256_of
 from fastnode.config import SIGNATURE_SKEW_SECONDS
 
 # A canonical request that is longer is not plain.
@@ -69,7 +69,7 @@ class Proof:
         return None if len(text) > TEXT_BYTES_MAX or _BLANKS.search(text) else text
 
     def signature(self, date: bytes, canonical: bytes) -> bytes:
-        digest = sha256(canonical).hexdigest().encode()
+        digest = sha256_of(canonical).hex().encode()
         to_sign = b"\n".join((_ALGORITHM, date, self._scope, digest))
         return hmac.digest(self._signing_key, to_sign, "sha256").hex().encode()
 
@@ -84,7 +84,7 @@ def prove(proofs: dict[bytes, Proof], request: Request, now: int) -> Any:
     proof, date = proofs.get(start), headers.get(b"x-amz-date")
     if proof is None or not isinstance(date, bytes) or not proof.is_fresh(date, now):
         return None
-    payload = sha256(request.body).hexdigest().encode()
+    payload = sha256_of(request.body).hex().encode()
     if not _PATH.fullmatch(target) or headers.get(b"x-amz-content-sha256", payload) != payload:
         return None
     canonical = proof.canonical(request.method, target, headers, payload)
@@ -92,11 +92,6 @@ def prove(proofs: dict[bytes, Proof], request: Request, now: int) -> Any:
         return None
     is_same = hmac.compare_digest(proof.signature(date, canonical), signature)
     return proof.whose if is_same else None
-
-
-def digests(octets: bytes) -> list[bytes]:
-    """SHA-256 by every way that there is here; all must be equal."""
-    return [sha256(octets).digest()]
 
 
 def _divided(authorization: object) -> tuple[bytes, bytes]:
