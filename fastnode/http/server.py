@@ -39,7 +39,8 @@ class HttpServer:
         self.crowd = Crowd()
         self.connections_max = HTTP_CONNECTIONS_MAX
         self._now = now
-        self._connections: set[Connection | Door] = set()
+        # In the order in which they came, which a simulated run repeats.
+        self._connections: dict[Connection | Door, None] = {}
         self._adopting: set[asyncio.Task[None]] = set()
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
@@ -70,7 +71,7 @@ class HttpServer:
         is_full = len(self._connections) >= self.connections_max
         connection = _RefusedConnection(self) if is_full else self._served()
         self.crowd.refused["connections"] += is_full
-        self._connections.add(connection)
+        self._connections[connection] = None
         return connection
 
     def _accept_secured(self) -> Door | ClosedDoor:
@@ -78,13 +79,13 @@ class HttpServer:
             self.crowd.refused["connections"] += 1
             return ClosedDoor()
         door = Door(self)
-        self._connections.add(door)
+        self._connections[door] = None
         return door
 
     def admit(self, door: Door) -> Connection:
-        self._connections.remove(door)
+        del self._connections[door]
         connection = SecuredConnection(self)
-        self._connections.add(connection)
+        self._connections[connection] = None
         return connection
 
     @property
@@ -103,14 +104,14 @@ class HttpServer:
     def adopt(self, accepted: socket.socket, received: bytes) -> None:
         """Serve a connection that another process has accepted, and has received so much of."""
         connection = _AdoptedConnection(self, received)
-        self._connections.add(connection)
+        self._connections[connection] = None
         loop = asyncio.get_running_loop()
         adopting = loop.create_task(_connect(loop, connection, accepted))
         self._adopting.add(adopting)
         adopting.add_done_callback(self._adopting.discard)
 
     def forget(self, connection: Connection | Door) -> None:
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         if self._emptied is not None and not self._connections:
             self._emptied.set()
 

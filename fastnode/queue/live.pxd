@@ -16,7 +16,7 @@ cdef class LiveQueue(Traffic):
     cdef public str account, region, name
     cdef public bytes receipt_secret, generation_key, stored
     cdef public Waiting waiting
-    cdef public object scanned, swept_to
+    cdef public object scanned, swept_to, oldest
     cdef public bint _has_arrivals, is_confirmed
     cpdef added_plain(self, position, records)
     cpdef _announce(self)

@@ -97,6 +97,8 @@ class LiveQueue(Traffic):
         self.scanned = 0
         # Retention has removed everything before it; see retention.py.
         self.swept_to = 0
+        # No message was found before it; see `oldest_of`.
+        self.oldest = NO_POSITION
         self._has_arrivals = self.group.counter(self.messages.arrived) > 0
 
     def close(self) -> None:
@@ -305,11 +307,10 @@ class LiveQueue(Traffic):
 
     def scheduled(self, timers: Iterable[Timer]) -> None:
         """Messages were delayed, received, had their visibility changed, or came back."""
-        schedule, swept_to = self.timers.schedule, self.swept_to
         for timer in timers:
-            schedule(timer)
-            if timer.position < swept_to:
-                self.swept_to = swept_to = timer.position
+            self.timers.schedule(timer)
+            self.swept_to = min(self.swept_to, timer.position)
+            self.oldest = min(self.oldest, timer.position)
         if self.waiters:
             self._ring()
 

@@ -4,10 +4,6 @@ since a line for each of a hundred thousand would bury whoever reads them.
 Theory of operation. To count all queues at every look would take too long. A look goes on through
 the stored names where the last one ended, for some hundred queues, and keeps the deepest of these
 and of those it knew before. So a queue that has become deep is found after a few looks at most.
-
-The oldest message of a queue only grows younger, unless one comes back to an older place, which
-`swept_to` tells. So each look begins where the last one found it, and not before all that was
-deleted since.
 """
 
 import heapq
@@ -15,7 +11,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from fastnode import config, native
-from fastnode.queue.live import LiveQueue
+from fastnode.queue.live import NO_POSITION, LiveQueue
+from fastnode.queue.retention import oldest_of
 from fastnode.queue.service import Service
 from fastnode.store.group import Group
 from fastnode.store.keyspace import COUNT_TOTAL, QueueKeys
@@ -26,15 +23,12 @@ _MS_PER_SECOND: Final = 1_000
 _STATES: Final = ("visible", "in_flight", "delayed")
 
 Name = tuple[str, str, str]
-# Of one part of a queue: the oldest message seen, and `swept_to` at that time.
-_Oldest = tuple[int, int]
 
 
 class QueueMeter:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._known: list[Name] = []
-        self._oldest: dict[bytes, _Oldest] = {}
         self._group_at = 0
         self._stored_at = native.FAMILY_META
 
@@ -48,7 +42,6 @@ class QueueMeter:
         depths = [(self._depth(name), name) for name in candidates]
         deepest = heapq.nlargest(config.METRIC_QUEUES_MAX, depths)
         self._known = [name for depth, name in deepest if depth]
-        oldest_before, self._oldest = self._oldest, {}
         shown = [(name, self._service.find(*name)) for name in self._known]
         messages: dict[str, float] = {}
         ages: dict[str, float] = {}
@@ -57,7 +50,7 @@ class QueueMeter:
                 label = _label(name)
                 for state, count in self._counts(queue).items():
                     messages[f'fastnode_queue_messages{{{label},state="{state}"}}'] = count
-                ages[f"fastnode_queue_oldest_seconds{{{label}}}"] = self._age(queue, oldest_before)
+                ages[f"fastnode_queue_oldest_seconds{{{label}}}"] = self._age(queue)
         return found | messages | ages
 
     # --- which queues ---------------------------------------------------------------------------
@@ -108,26 +101,13 @@ class QueueMeter:
                 counts[state] += max(count, 0)
         return counts
 
-    def _age(self, queue: LiveQueue, before: dict[bytes, _Oldest]) -> float:
+    def _age(self, queue: LiveQueue) -> float:
         ages_ms = [0]
         for shard in _led(queue):
-            position = self._oldest_of(shard, before.get(shard.messages.data))
-            if position:
+            position = oldest_of(shard)
+            if position != NO_POSITION:
                 ages_ms.append((shard.group.now() >> 16) - (position >> 32))
         return max(ages_ms) / _MS_PER_SECOND
-
-    def _oldest_of(self, shard: LiveQueue, before: _Oldest | None) -> int:
-        """The position of the oldest message; 0 for none."""
-        keys, swept_to = shard.messages, shard.swept_to
-        begin = swept_to
-        if before is not None and swept_to >= before[1]:
-            begin = max(swept_to, before[0])
-        end = native.prefix_end(keys.data)
-        found = shard.group.scan_keys(keys.data_key(begin), end, 1)
-        position = keys.position_of(found[0]) if found else 0
-        if position:
-            self._oldest[keys.data] = position, swept_to
-        return position
 
 
 def _led(queue: LiveQueue) -> list[LiveQueue]:

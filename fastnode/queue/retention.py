@@ -21,7 +21,8 @@ every other transaction that touches one does. So a message is removed once, who
 
 A round looks at a page of queues, those in memory more often, and then gives each queue that has
 something to remove one transaction after the other, in turn, within a bound. A queue that is empty
-costs one read. After a restart the rotation begins anew and nothing else has to be known.
+costs one read, and so does one in memory whose oldest message is known to have time left. After a
+restart the rotation begins anew and nothing else has to be known.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +34,7 @@ from fastnode.flow import Suspension, start
 from fastnode.queue.attributes import settings_of
 from fastnode.queue.fifo_live import FifoQueue
 from fastnode.queue.fifo_sweep import has_stale_rows, may_have_stale_rows, sweep_stale_rows
-from fastnode.queue.live import LiveQueue
+from fastnode.queue.live import NO_POSITION, LiveQueue
 from fastnode.queue.long_poll import Alarm
 from fastnode.queue.plans import plan_removal
 from fastnode.queue.service import Service
@@ -135,7 +136,7 @@ class Sweeper:
         for _ in groups[: config.SWEEP_GROUPS]:
             group = groups[self._group_at]
             rows = group.scan(self._stored_at, _END_OF_NAMES, left)
-            yield from _behind_among(group, rows)
+            yield from self._behind_among(group, rows)
             if len(rows) == left:
                 self._stored_at = rows[-1][0] + b"\x00"
                 return
@@ -143,29 +144,53 @@ class Sweeper:
             self._stored_at = native.FAMILY_META
             self._group_at = (self._group_at + 1) % len(groups)
 
-
-def _behind_among(group: Group, rows: Sequence[tuple[bytes, bytes]]) -> Iterator[QueueName]:
-    for key, stored in rows:
-        name = native.split_queue_segment(key[len(native.FAMILY_META) :])
-        record = decode_queue(stored)
-        if record.partition_groups:
-            # What partitions hold is in other groups: they are looked at in memory.
-            yield name
-            continue
-        if not group.leads:
-            continue
-        settings, keys = settings_of(record.attributes), _current_keys(group, name)
-        if has_expired(group, keys, settings.retention_ms) or (
-            settings.is_fifo and may_have_stale_rows(group, keys)
-        ):
-            yield name
+    def _behind_among(
+        self, group: Group, rows: Sequence[tuple[bytes, bytes]]
+    ) -> Iterator[QueueName]:
+        for key, stored in rows:
+            name = native.split_queue_segment(key[len(native.FAMILY_META) :])
+            if self._service.is_live(*name):
+                continue
+            record = decode_queue(stored)
+            if record.partition_groups:
+                # What partitions hold is in other groups: they are looked at in memory.
+                yield name
+                continue
+            if not group.leads:
+                continue
+            settings, keys = settings_of(record.attributes), _current_keys(group, name)
+            if has_expired(group, keys, settings.retention_ms) or (
+                settings.is_fifo and may_have_stale_rows(group, keys)
+            ):
+                yield name
 
 
 def _is_behind(shard: LiveQueue) -> bool:
-    group, keys = shard.group, shard.messages
-    if has_expired(group, keys, shard.settings.retention_ms, shard.swept_to):
+    if _has_old(shard):
         return True
     return isinstance(shard, FifoQueue) and has_stale_rows(shard)
+
+
+def _has_old(shard: LiveQueue) -> bool:
+    group, keys, retention_ms = shard.group, shard.messages, shard.settings.retention_ms
+    if group.counter(keys.arrived):
+        return has_expired(group, keys, retention_ms, shard.swept_to)
+    end = _sent_before_ms(group.now(), retention_ms) << 32
+    if shard.oldest >= end or not group.counter(keys.total):
+        return False
+    return NO_POSITION < oldest_of(shard) < end
+
+
+def oldest_of(shard: LiveQueue) -> int:
+    """The position of its oldest message. Next time nobody looks among what is gone: a message that
+    comes back to an older place says so.
+    """
+    keys, begin = shard.messages, max(shard.swept_to, shard.oldest)
+    found = shard.group.scan_keys(keys.data_key(begin), native.prefix_end(keys.data), 1)
+    if not found:
+        return NO_POSITION
+    shard.oldest = keys.position_of(found[0])
+    return shard.oldest
 
 
 def _current_keys(group: Group, name: QueueName) -> MessageKeys:

@@ -299,6 +299,10 @@ class Service:
         self._retired.pop(key, None)
         queue.close()
 
+    def is_live(self, account: str, region: str, name: str) -> bool:
+        """Whether it is in memory."""
+        return (account, region, name) in self._live
+
     def live_queues(self) -> list[LiveQueue]:
         return list(self._live.values())
 

@@ -11,7 +11,7 @@ from fastnode.errors import DiskFull
 from fastnode.queue import api
 from fastnode.queue.errors import SqsError
 from fastnode.queue.plans import plan_return
-from fastnode.queue.retention import find_expired
+from fastnode.queue.retention import find_expired, oldest_of
 from tests.unit.queue.retention_world import (
     MINUTE,
     arrive,
@@ -232,6 +232,51 @@ def test_a_message_that_comes_back_behind_the_walk_expires_too(world: World) -> 
     assert rows(world, queue) == 3
     world.advance(2_000)
     assert rows(world, queue) == 0 and world.counts(url) == (0, 0, 0)
+
+
+def test_a_message_that_comes_back_before_the_oldest_expires_in_its_time(world: World) -> None:
+    url = create(world)
+    queue = live(world)
+    world.send(url, "left")
+    (position,) = positions(world)
+    stored = world.group.get(queue.messages.data_key(position))
+    assert stored is not None
+    world.advance(30_000)
+    world.send(url, "stayed")
+    (left,) = world.receive(url, limit=1)
+    assert left.receipt_handle is not None
+    world.delete(url, left.receipt_handle)
+    assert oldest_of(queue) > position
+    txn = world.group.begin(world.service.new_request())
+    timer = plan_return(queue, txn, position, stored, None)
+    world.group.submit(txn)
+    world.commit()
+    queue.scheduled((timer,))
+    world.advance(MINUTE - 30_000 + 2_000)
+    assert world.counts(url) == (1, 0, 0)
+    world.advance(30_000)
+    assert rows(world, queue) == 0
+
+
+def test_queues_in_memory_whose_messages_have_time_left_are_not_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    urls = [create(world, name) for name in ("a", "b", "empty")]
+    for url in urls[:2]:
+        world.send(url, "m")
+    world.advance(2 * config.SWEEP_INTERVAL_MS)
+    scans: list[bytes] = []
+    scan_keys = world.engine.below.scan_keys
+
+    def counted(start: bytes, end: bytes, limit: int) -> list[bytes]:
+        scans.append(start)
+        return scan_keys(start, end, limit)
+
+    monkeypatch.setattr(world.engine.below, "scan_keys", counted)
+    world.advance(10 * config.SWEEP_INTERVAL_MS)
+    assert [start for start in scans if start.startswith(native.FAMILY_DATA)] == []
+    world.advance(MINUTE)
+    assert [world.counts(url) for url in urls] == [(0, 0, 0)] * 3 and scans
 
 
 def test_a_message_from_another_queue_expires_by_its_first_sending(world: World) -> None:
