@@ -9,7 +9,8 @@ whatever takes these away again. A row that comes and goes while it is held is n
 That takes knowing that the engine has no such row from before. It has none under a key that names
 a message for the first time: a record, its places in indexes and each of its timers are put once,
 and nobody overwrites them. A state is overwritten; but the engine has none of a message whose
-record it does not have. Every other row that goes leaves a deletion behind.
+record it does not have, and none where whoever brings it says that it is the first. Every other row
+that goes leaves a deletion behind.
 """
 
 from typing import Final, Protocol
@@ -40,11 +41,17 @@ class Batch(Protocol):
 class HeldBatch:
     """What one write does, in order. Ranges are kept with how many rows come before them."""
 
-    __slots__ = ("_ranges", "_rows")
+    __slots__ = ("_firsts", "_ranges", "_rows")
 
     def __init__(self) -> None:
         self._rows: list[tuple[bytes, bytes | None]] = []
+        # Which of the rows, by their number, are the first states of their messages.
+        self._firsts: set[int] = set()
         self._ranges: list[tuple[int, bytes, bytes]] = []
+
+    def __len__(self) -> int:
+        """Of rows."""
+        return len(self._rows)
 
     @property
     def has_ranges(self) -> bool:
@@ -61,8 +68,21 @@ class HeldBatch:
         deletions = sum(value is None for _, value in self._rows)
         return TAKING_AWAY * deletions > len(self._rows)
 
+    @property
+    def first_states(self) -> list[bytes]:
+        """Their keys, in order."""
+        return [self._rows[number][0] for number in sorted(self._firsts)]
+
+    def is_first(self, number: int) -> bool:
+        return number in self._firsts
+
     def put(self, key: bytes, value: bytes) -> None:
         self._rows.append((key, value))
+
+    def put_first_state(self, key: bytes, value: bytes) -> None:
+        """Of a message that had none."""
+        self._firsts.add(len(self._rows))
+        self.put(key, value)
 
     def delete(self, key: bytes) -> None:
         self._rows.append((key, None))
@@ -116,10 +136,10 @@ class Held:
     def take(self, batch: HeldBatch) -> None:
         """It has no ranges: what they cover is not only here."""
         assert not batch.has_ranges
-        self._taken += len(batch.rows)
-        for key, value in batch.rows:
+        self._taken += len(batch)
+        for number, (key, value) in enumerate(batch.rows):
             if value is not None:
-                self._put(key, value)
+                self._put(key, value, is_first=batch.is_first(number))
             else:
                 self._delete(key)
 
@@ -127,8 +147,8 @@ class Held:
         """In the order of the keys: an engine is fastest next to its last row."""
         _write_rows(sorted(self._rows.items()), batch)
 
-    def _put(self, key: bytes, value: bytes) -> None:
-        if key not in self._rows and self._is_new(key):
+    def _put(self, key: bytes, value: bytes, *, is_first: bool) -> None:
+        if key not in self._rows and (is_first or self._is_new(key)):
             self._new.add(key)
         self._forget(key)
         self._rows[key] = value

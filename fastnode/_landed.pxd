@@ -26,6 +26,7 @@ cdef struct Family:
 cdef struct Filed:
     const uint8_t* write
     Py_ssize_t next  # in its family; -1 ends it
+    bint is_first  # if it puts a state: of a message that had none
 
 
 cdef struct Fold:

@@ -40,6 +40,7 @@ cdef extern from *:
 cdef long _APPLIED = _occ_types.APPLIED
 cdef bytes _FAMILY_GROUP = _keys_types.FAMILY_GROUP
 cdef bytes _FAMILY_STATE = _keys_types.FAMILY_STATE
+cdef bytes _FAMILY_TIMER = _keys_types.FAMILY_TIMER
 cdef object _HeadChanges = _ref.HeadChanges
 cdef object _new = tuple.__new__
 
@@ -68,11 +69,12 @@ cdef bint gather(
     cdef const uint8_t* at
     cdef const uint8_t* row
     cdef Write write
-    cdef bint changes_heads = False
+    cdef bint changes_heads = False, receives_first
     for index in range(entry.count):
         if not has_landed(outcomes, index):
             continue
         at = entry.places[index].writes
+        receives_first = not takes_timers(&entry.places[index])
         for _ in range(write_count(&entry.places[index])):
             row = at
             at = walk_write(at, &write)
@@ -87,9 +89,9 @@ cdef bint gather(
                 fold_up(gathered, sums)
                 drop(batch, sums, &write)
                 changes_heads = True
-            elif not file_row(gathered, row, &write.key):
+            elif not file_row(gathered, row, &write.key, receives_first):
                 hand_on(gathered, batch, entry)
-                file_row(gathered, row, &write.key)
+                file_row(gathered, row, &write.key, receives_first)
     hand_on(gathered, batch, entry)
     fold_up(gathered, sums)
     return changes_heads
@@ -116,10 +118,22 @@ cdef int drop(object batch, object sums, const Write* write) except -1:
     return 0
 
 
+cdef bint takes_timers(const Place* place) noexcept:
+    cdef const uint8_t* at = place.writes
+    cdef Write write
+    for _ in range(write_count(place)):
+        at = walk_write(at, &write)
+        if write.kind == KIND_FRESH_DELETE and begins_with(&write.key, _FAMILY_TIMER):
+            return True
+    return False
+
+
 # --- rows: those of one family together --------------------------------------------------------
 
 
-cdef bint file_row(Gathered* gathered, const uint8_t* row, const Blob* key) noexcept nogil:
+cdef bint file_row(
+    Gathered* gathered, const uint8_t* row, const Blob* key, bint is_first
+) noexcept nogil:
     """Behind the rows of its family; False if there is no room for another family."""
     cdef Family wanted
     cdef Family* family
@@ -144,6 +158,7 @@ cdef bint file_row(Gathered* gathered, const uint8_t* row, const Blob* key) noex
     family.newest = at
     gathered.rows[at].write = row
     gathered.rows[at].next = -1
+    gathered.rows[at].is_first = is_first
     gathered.row_count += 1
     return True
 
@@ -195,6 +210,9 @@ cdef int note_rows(Gathered* gathered, HeldBatch batch, Entry entry) except -1:
                 write.key.size,
                 write.value.at if is_put(write.kind) else NULL,
                 write.value.size,
+                gathered.rows[at].is_first
+                and is_put(write.kind)
+                and begins_with(&write.key, _FAMILY_STATE),
             )
             at = gathered.rows[at].next
     gathered.row_count = gathered.family_count = 0

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 
 from fastnode._core_ref import ADD, DELETE, DROP, FRESH_DELETE, FRESH_PUT, MAX, PUT, TOUCH
 from fastnode._entry_ref import Entry
-from fastnode._keys_ref import FAMILY_GROUP, FAMILY_STATE, POSITION_BYTES
+from fastnode._keys_ref import FAMILY_GROUP, FAMILY_STATE, FAMILY_TIMER, POSITION_BYTES
 from fastnode._occ_ref import APPLIED
 
 # Enough of a key to tell the indexes of messages apart, and as many of them as one batch may hold
@@ -23,6 +23,8 @@ _DELETES: Final = (DELETE, FRESH_DELETE)
 
 Outcome = tuple[int, int, int]
 Write = tuple[int, bytes, bytes]
+# A write, and whether its transaction takes no timer away.
+_Filed = tuple[Write, bool]
 
 
 class Batch(Protocol):
@@ -51,10 +53,13 @@ def write_landed(entry: Entry, outcomes: list[Outcome], batch: Batch, sums: Sums
     Rows that one transaction has next to each other lie far apart in the engine, which is fastest
     where the last row was: so rows whose keys begin alike are handed on together. Those of one key
     keep their order, and nothing passes a range that is dropped.
+
+    Whatever has a state has a timer, and whoever changes one changes both: so a transaction that
+    takes no timer away brings the first states of their messages. A `HeldBatch` wants to know.
     """
     changes_heads = False
-    rows: dict[bytes, list[Write]] = {}
-    for write in _landed_writes(entry, outcomes):
+    rows: dict[bytes, list[_Filed]] = {}
+    for write, is_first in _landed_writes(entry, outcomes):
         kind, key, value = write
         if kind == ADD:
             delta = int.from_bytes(value, "big", signed=True)
@@ -64,30 +69,29 @@ def write_landed(entry: Entry, outcomes: list[Outcome], batch: Batch, sums: Sums
         elif kind == TOUCH:
             changes_heads = True
         elif kind == DROP:
-            _hand_on(rows, batch.put, batch.delete)
+            _hand_on(rows, batch)
             batch.delete_range(key, value)
             sums.drop(key, value)
             changes_heads = True
         else:
             family = key[:FAMILY_BYTES]
             if family not in rows and len(rows) == FAMILIES_MAX:
-                _hand_on(rows, batch.put, batch.delete)
-            rows.setdefault(family, []).append(write)
-    _hand_on(rows, batch.put, batch.delete)
+                _hand_on(rows, batch)
+            rows.setdefault(family, []).append((write, is_first))
+    _hand_on(rows, batch)
     return changes_heads
 
 
-def _hand_on(
-    rows: dict[bytes, list[Write]],
-    put: Callable[[bytes, bytes], object],
-    delete: Callable[[bytes], object],
-) -> None:
+def _hand_on(rows: dict[bytes, list[_Filed]], batch: Batch) -> None:
+    put_first_state = getattr(batch, "put_first_state", batch.put)
     for family in rows.values():
-        for kind, key, value in family:
-            if kind in _PUTS:
-                put(key, value)
+        for (kind, key, value), is_first in family:
+            if kind not in _PUTS:
+                batch.delete(key)
+            elif is_first and key.startswith(FAMILY_STATE):
+                put_first_state(key, value)
             else:
-                delete(key)
+                batch.put(key, value)
     rows.clear()
 
 
@@ -98,8 +102,12 @@ def _landed(entry: Entry, outcomes: Sequence[Outcome]) -> Iterator[list[Write]]:
             yield transaction.writes
 
 
-def _landed_writes(entry: Entry, outcomes: Sequence[Outcome]) -> Iterator[Write]:
-    return (write for writes in _landed(entry, outcomes) for write in writes)
+def _landed_writes(entry: Entry, outcomes: Sequence[Outcome]) -> Iterator[_Filed]:
+    for writes in _landed(entry, outcomes):
+        is_first = not any(
+            kind == FRESH_DELETE and key.startswith(FAMILY_TIMER) for kind, key, _ in writes
+        )
+        yield from ((write, is_first) for write in writes)
 
 
 def write_sums(

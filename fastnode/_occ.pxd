@@ -5,10 +5,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc
 
 from fastnode._entry cimport Blob
-from fastnode._keys cimport load_u64, rotate_left, store_u64
-
-cdef extern from *:
-    void prefetch "__builtin_prefetch"(const void* address) noexcept nogil
+from fastnode._keys cimport load_u64, prefetch, rotate_left, store_u64
 
 
 cdef enum:

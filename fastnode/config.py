@@ -205,13 +205,19 @@ METRIC_QUEUES_LOOK: Final = 500
 
 # --- Storage --------------------------------------------------------------------------------------
 BLOCK_CACHE_BYTES: Final = 64 * 1_048_576
-WRITE_BUFFER_BYTES: Final = 64 * 1_048_576
-# Rows of each group that are held back from its engine, and their bytes. More would save little and
-# be written in one long breath.
-HELD_ROWS_MAX: Final = 2_048
-HELD_BYTES_MAX: Final = 1_048_576
+# Memtables of all groups. Above the first bound the fullest are flushed. The second is RocksDB's,
+# for what comes faster than that: there it flushes whichever group is written to, however little
+# it has.
+MEMTABLES_BYTES: Final = 48 * 1_048_576
+MEMTABLES_BYTES_MAX: Final = 2 * MEMTABLES_BYTES
+# Rows of each group that are held back from its engine, and their bytes. They are written in one
+# breath, of 3 ms; of fewer, more are those of messages that are just being consumed.
+HELD_ROWS_MAX: Final = 8_192
+HELD_BYTES_MAX: Final = 2 * 1_048_576
 # Batches that pass by once most rows stayed, before it is tried again, unless one takes rows away.
+# Smaller ones together: each is a write of the engine, which is quicker with rows in order.
 HELD_PAUSE_BATCHES: Final = 1_024
+HELD_PASSING_ROWS_MIN: Final = 1_024
 # So long a flush waits for an engine that takes no rows.
 HELD_WAIT_SECONDS: Final = 10.0
 FLUSH_INTERVAL_SECONDS: Final = 30.0

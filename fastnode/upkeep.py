@@ -1,5 +1,8 @@
 """Housekeeping in the background: flush the engines, shorten the log, watch the disk. A shell.
 
+Memtables share a bound. What groups that have become quiet leave there must not be in the way of
+the busy ones, which would be flushed every few rows; so the fullest go first.
+
 The log is needed from the oldest entry that some engine has not flushed. The applied index is read
 *before* a flush, so whatever the flush covers is at least that.
 
@@ -60,8 +63,10 @@ class Upkeep:
         raft: Log,
         data_path: Path,
         free_space: FreeSpace = disk_space,
+        memtables_bytes: int = config.MEMTABLES_BYTES,
     ) -> None:
         self._groups = groups
+        self._memtables_bytes = memtables_bytes
         self._raft = raft
         self._data_path = data_path
         self._free_space = free_space
@@ -83,6 +88,8 @@ class Upkeep:
         has_room = self.check_disk()
         interval = config.FLUSH_INTERVAL_SECONDS if has_room else config.LOW_SPACE_FLUSH_SECONDS
         if idle_seconds < interval and self._raft.log_bytes() <= config.LOG_BYTES_BEFORE_FLUSH:
+            if has_room:
+                await self.flush_fullest()
             return False
         await self.flush_all()
         await self.compact_small()
@@ -104,6 +111,16 @@ class Upkeep:
         for group in self._groups:
             if group.applied_index > self._flushed[group.number]:
                 await self._flush(group)
+
+    async def flush_fullest(self) -> None:
+        """So many that the memtables of the others have room."""
+        held = [(group.engine_metrics()["memtable_bytes"], group) for group in self._groups]
+        excess = sum(size for size, _ in held) - self._memtables_bytes
+        for size, group in sorted(held, key=lambda each: each[0], reverse=True):
+            if excess <= 0:
+                return
+            await self._flush(group)
+            excess -= size
 
     async def compact_small(self) -> None:
         """While there is no room: groups whose tables are small."""

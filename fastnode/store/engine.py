@@ -11,7 +11,8 @@ What rocksdict 0.3.29 really does, found by trying it, and what we make of it:
   instead of blocking.
 - A write that is refused has already consumed rocksdict's WriteBatch: make a new one to try again.
 - `items()` and `keys()` end silently at a block that fails its checksum, as if there were no more
-  keys. Only `iter()` has a status, so scans use it and ask.
+  keys. Only `iter()` has a status, so scans use it and ask. With bounds `items()` would take a
+  quarter less time for a row, but ends the process when another thread flushes.
 - A step beyond the last wanted row may walk over any number of deleted keys, so a scan stops *on*
   its last row.
 - `set_iterate_lower_bound` sets the upper bound. So only the upper bound is set, and a scan

@@ -31,6 +31,12 @@ MEMTABLES_MAX: Final = 5
 # Small, because every group that was ever written to holds one: 8 groups must fit in a small
 # machine.
 ARENA_BLOCK_BYTES: Final = 256 * KIB
+# A flush takes away at the old end of queues and brings at the new one, so it is merged with all of
+# the first level, and the file that spans what lies between with all of that in the next one. So
+# the level is small, and a file ends where it would span more than this (docs/decisions/0016).
+LEVEL_BYTES: Final = 32 * MIB
+FILE_BYTES: Final = 8 * MIB
+SPANNED_BYTES_MAX: Final = 2 * FILE_BYTES
 OPEN_FILES_MAX: Final = 256
 BACKGROUND_JOBS_MAX: Final = 2
 # A stretch of this many entries of which half are tombstones is compacted away: consumed messages
@@ -46,11 +52,11 @@ class EngineShared:
         self,
         *,
         cache_bytes: int = config.BLOCK_CACHE_BYTES,
-        write_buffer_bytes: int = config.WRITE_BUFFER_BYTES,
+        write_buffer_bytes: int = config.MEMTABLES_BYTES_MAX,
     ) -> None:
         self.cache = Cache(cache_bytes)
-        # The budget flushes the fullest group early; stalling is left to each group's own memtable
-        # limit.
+        # Whoever writes beyond the budget is flushed, so upkeep sees to it that nobody has to;
+        # stalling is left to each group's own memtable limit.
         self.write_buffers = WriteBufferManager(write_buffer_bytes, allow_stall=False)
 
     def metrics(self) -> dict[str, int]:
@@ -110,6 +116,9 @@ def set_memory(options: Options, shared: EngineShared, memtable_bytes: int) -> N
 
 
 def set_files(options: Options) -> None:
+    options.set_max_bytes_for_level_base(LEVEL_BYTES)
+    options.set_target_file_size_base(FILE_BYTES)
+    options.set_max_compaction_bytes(SPANNED_BYTES_MAX)
     options.set_compression_type(DBCompressionType.lz4())
     options.set_enable_blob_files(True)
     options.set_min_blob_size(BLOB_BYTES_MIN)

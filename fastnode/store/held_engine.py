@@ -35,7 +35,7 @@ class HeldEngine:
         self.metrics = below.metrics
         self._held = native.Held()
         self._writing = Lock()
-        # Batches that are not held: where nothing is taken away, holding is work for nothing.
+        # Batches that are not held for long: where nothing is taken away, it is work for nothing.
         self._let_through = 0
         # A flush: then the engine refuses rows too, and whoever writes shall hear of it at once.
         self._has_failed = False
@@ -87,11 +87,12 @@ class HeldEngine:
         with self._writing:
             if batch.takes_away:
                 self._let_through = 0
-            if batch.has_ranges or self._let_through or self._has_failed:
+            held = self._held
+            passes = self._let_through and len(held) + len(batch) >= config.HELD_PASSING_ROWS_MIN
+            if passes or batch.has_ranges or self._has_failed:
                 self._write_out(batch)
                 self._let_through = max(self._let_through - 1, 0)
                 return
-            held = self._held
             if len(held) >= config.HELD_ROWS_MAX or held.size >= config.HELD_BYTES_MAX:
                 taken, written = held.taken, len(held)
                 self._write_out()

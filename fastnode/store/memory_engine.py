@@ -91,7 +91,7 @@ class MemoryEngine:
 
     def metrics(self) -> dict[str, int]:
         """Of those that RocksDB has: what somebody asks for. There are no tables."""
-        return {"keys_estimate": len(self._rows), "table_bytes": 0}
+        return {"keys_estimate": len(self._rows), "memtable_bytes": 0, "table_bytes": 0}
 
     def close(self) -> None:
         """RocksDB flushes when it is closed, so this does too."""

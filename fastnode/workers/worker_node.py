@@ -127,7 +127,8 @@ class WorkerNode:
         if data.workers == 1:
             self._all_linked.set()
         self._listen_to_groups()
-        self.upkeep = Upkeep(self.own, self.raft, data.path)
+        memtables = config.MEMTABLES_BYTES // data.workers
+        self.upkeep = Upkeep(self.own, self.raft, data.path, memtables_bytes=memtables)
         self._meter = self._new_meter(data)
 
     def _group_states(self, data: DataDir) -> GroupStates:
@@ -297,5 +298,5 @@ def _shared_memory(workers: int) -> EngineShared:
     """The node's budget, shared by its workers."""
     return EngineShared(
         cache_bytes=config.BLOCK_CACHE_BYTES // workers,
-        write_buffer_bytes=config.WRITE_BUFFER_BYTES // workers,
+        write_buffer_bytes=config.MEMTABLES_BYTES_MAX // workers,
     )

@@ -24,7 +24,7 @@ FUNCTION_LINES_MAX: Final = 70
 
 COMPILED: Final = frozenset(
     {"_keys", "_core", "_plan", "_plain", "_send", "_http", "_occ", "_query", "_sigv4", "_deliver"}
-    | {"_filed", "_fifo", "_md5", "_meter", "_reads", "_entry", "_landed", "_held"}
+    | {"_sha256", "_filed", "_fifo", "_md5", "_meter", "_reads", "_entry", "_landed", "_held"}
 )
 TWINS: Final = frozenset(f"{name}_ref" for name in COMPILED)
 LEAVES: Final = frozenset({"alarm", "config", "errors", "clock", "flow", "native", "meter"})
@@ -139,8 +139,8 @@ def cython_imports(text: str) -> list[Import]:
     found: list[Import] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if match := re.match(r"\s*from\s+([\w.]+)\s+c?import\s+(.+)", line):
-            names = re.findall(r"(\w+)(?:\s+as\s+\w+)?", match[2])
-            found += [Import(number, f"{match[1]}.{name}") for name in names]
+            names = re.findall(r"(\w+)(?:\s+as\s+\w+)?", match[2]) or [""]  # below it
+            found += [Import(number, f"{match[1]}.{name}".rstrip(".")) for name in names]
         elif match := re.match(r"\s*c?import\s+([\w.]+)", line):
             found.append(Import(number, match[1]))
     return found

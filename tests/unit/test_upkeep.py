@@ -4,6 +4,7 @@ compacted then. Not here: a real full disk, see tests/crash.
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -59,6 +60,7 @@ class Kept:
         self.done: list[str] = []
         self.free, self.total = 200 * MIB, 256 * MIB
         self.table_bytes = 1 * MIB
+        self.memtable_bytes = dict.fromkeys(range(len(self.node.groups)), 0)
         self.freed_by_compaction = 0
         for group in self.node.groups:
             self.watch(group)
@@ -73,6 +75,7 @@ class Kept:
 
         def flush() -> None:
             self.done.append(f"flush {group.number}")
+            self.memtable_bytes[group.number] = 0
             plain_flush()
 
         def compact() -> None:
@@ -80,7 +83,10 @@ class Kept:
             self.free += self.freed_by_compaction
 
         group.flush, group.compact = flush, compact
-        group.engine_metrics = lambda: {"table_bytes": self.table_bytes}
+        group.engine_metrics = lambda: {
+            "table_bytes": self.table_bytes,
+            "memtable_bytes": self.memtable_bytes[group.number],
+        }
 
     def change(self, *numbers: int) -> None:
         for number in numbers:
@@ -109,6 +115,24 @@ def test_only_what_changed_is_flushed_and_only_when_it_is_time(kept: Kept) -> No
 def test_a_long_log_is_flushed_before_the_time(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "LOG_BYTES_BEFORE_FLUSH", 1)
     assert kept.look(0.0) == ["flush 0", "flush 2"]
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "flushed"),
+    [
+        ((16, 16, 16), []),
+        ((16, 17, 16), ["flush 1"]),
+        ((1, 23, 25), ["flush 2"]),
+        ((30, 70, 49), ["flush 1", "flush 2"]),
+    ],
+)
+def test_the_fullest_memtables_make_room_for_the_others(
+    kept: Kept, megabytes: Sequence[int], flushed: list[str]
+) -> None:
+    assert config.MEMTABLES_BYTES == 48 * MIB
+    kept.memtable_bytes = {number: size * MIB for number, size in enumerate(megabytes)}
+    assert kept.look(0.0) == flushed
+    assert kept.look(0.0) == []
 
 
 def test_low_space_flushes_and_compacts_early_but_not_all_the_time(kept: Kept) -> None:

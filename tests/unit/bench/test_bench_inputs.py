@@ -64,6 +64,12 @@ def test_the_nearest_and_latest_mount_names_the_filesystem() -> None:
     assert machine.filesystem_of(Path("/data/a"), mounts) == "tmpfs"
 
 
+def test_a_processor_says_whether_it_has_instructions_for_sha256() -> None:
+    assert machine.sha256_by("flags\t\t: fpu avx2 sha_ni umip\n") == "instructions"
+    assert machine.sha256_by("Features\t: fp asimd sha1 sha2\n") == "instructions"
+    assert machine.sha256_by("flags\t\t: fpu avx2 avx512_vnni\n") == "arithmetic"
+
+
 def test_the_cpu_model_is_the_first_one_listed() -> None:
     assert machine.cpu_model("processor : 0\nmodel name\t: Fast CPU\n") == "Fast CPU"
     assert machine.cpu_model("")

@@ -3,6 +3,7 @@
 Each rule of `_held_ref.py` has its test, on the twin and on the compiled module.
 """
 
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -18,6 +19,9 @@ from fastnode.native import (
     FAMILY_READY,
     FAMILY_STATE,
     FAMILY_TIMER,
+    FRESH_DELETE,
+    FRESH_PUT,
+    PUT,
 )
 from tests.unit.conftest import Impl
 from tests.unit.native.landed_writes import Taker, Write, encoded, histories, outcomes
@@ -56,11 +60,14 @@ class Told:
         self.operations.append(("range", begin, end))
 
 
-def batch_of(module: Any, rows: Rows) -> Any:
+def batch_of(module: Any, rows: Rows, *, are_first: bool = False) -> Any:
+    """Its states, if they are the first of their messages, are called so."""
     batch = module.HeldBatch()
     for key, value in rows:
         if value is None:
             batch.delete(key)
+        elif are_first and key.startswith(FAMILY_STATE):
+            batch.put_first_state(key, value)
         else:
             batch.put(key, value)
     return batch
@@ -88,16 +95,22 @@ def seen(held: Any, keys: list[bytes], ranges: list[tuple[bytes, bytes]]) -> lis
 
 
 @compiled_only
-@given(st.lists(ROWS, max_size=8), st.lists(RANGES, max_size=4), st.lists(KEYS, max_size=4))
+@given(
+    st.lists(st.tuples(ROWS, st.booleans()), max_size=8),
+    st.lists(RANGES, max_size=4),
+    st.lists(KEYS, max_size=4),
+)
 def test_compiled_and_plain_hold_the_same(
-    batches: list[Rows], ranges: list[tuple[bytes, bytes]], others: list[bytes]
+    batches: list[tuple[Rows, bool]], ranges: list[tuple[bytes, bytes]], others: list[bytes]
 ) -> None:
     plain, compiled = (holding(module) for module in MODULES)
-    keys = [*others, *(key for rows in batches for key, _ in rows)]
-    for rows in batches:
-        made = [batch_of(module, rows) for module in MODULES]
+    keys = [*others, *(key for rows, _ in batches for key, _ in rows)]
+    for rows, are_first in batches:
+        made = [batch_of(module, rows, are_first=are_first) for module in MODULES]
         assert made[0].rows == made[1].rows == rows
+        assert made[0].first_states == made[1].first_states
         assert made[0].takes_away == made[1].takes_away
+        assert len(made[0]) == len(made[1]) == len(made[0].rows)
         plain.take(made[0])
         compiled.take(made[1])
         assert seen(plain, keys, ranges) == seen(compiled, keys, ranges)
@@ -118,6 +131,39 @@ def test_what_is_held_is_the_last_of_each_key_and_counts_by_its_bytes(
     sizes = [_held_ref.ROW_BYTES + len(key) + len(value or b"") for key, value in found]
     assert held.size == sum(sizes)
     assert held.rows_in(*window) == [row for row in found if window[0] <= row[0] < window[1]]
+
+
+# Keys that differ early or late, end in zeros, or begin like others: in a table of many rows they
+# are sorted by words, and looked for by how their first 48 or 64 bytes are hashed.
+STEMS = st.sampled_from([0, 3, 40, 47, 48, 49, 63, 64, 65, 120]).map(lambda size: b"s" * size)
+ENDS = st.text("\x00\x01a\xff", max_size=20).map(lambda text: text.encode("latin-1"))
+LIKE_KEYS = st.builds(lambda stem, end: stem + end, STEMS, ENDS)
+# All keys of three of these: long runs of them have a word in common, and go on in many ways.
+PIECES = st.sampled_from([b"", b"\x00", b"a", b"\x00" * 8, b"a" * 7, b"a" * 8, b"ab" * 8])
+
+
+def check_order(keys: list[bytes]) -> None:
+    held = holding(native, [(key, b"v") for key in keys])
+    assert [key for key, _ in told_by(held)] == sorted(set(keys))
+
+
+@compiled_only
+@given(LIKE_KEYS, st.sets(PIECES, min_size=4), st.sampled_from([b"", b"tail" * 8]))
+def test_keys_that_go_on_alike_are_sorted(stem: bytes, pieces: set[bytes], tail: bytes) -> None:
+    check_order([stem + b"".join(each) + tail for each in product(pieces, repeat=3)])
+
+
+@compiled_only
+@given(st.lists(LIKE_KEYS, min_size=13, max_size=80), st.lists(st.tuples(LIKE_KEYS, LIKE_KEYS)))
+def test_many_keys_that_are_alike_are_sorted_and_found(
+    keys: list[bytes], ranges: list[tuple[bytes, bytes]]
+) -> None:
+    check_order(keys)
+    held = holding(native, [(key, b"v") for key in keys])
+    stems = [b"s", b"s" * 48, b"s" * 64, *(key[:-1] + b"a" for key in keys[:8])]
+    for start, end in ranges + [(stem, native.prefix_end(stem)) for stem in stems]:
+        found = [key for key, _ in held.rows_in(start, end)]
+        assert found == sorted({key for key in keys if start <= key < end})
 
 
 # --- what is forgotten, and what is not --------------------------------------------------------
@@ -177,6 +223,24 @@ def test_a_state_of_another_record_leaves_a_deletion(module: Any, name: bytes) -
     # It came before its record, when nobody knew that this would be new.
     held = holding(module, [(state, b"1"), (record, b"body")], [(state, None), (record, None)])
     assert told_by(held) == gone
+
+
+@both
+def test_the_first_state_of_a_message_goes_without_a_trace(module: Any) -> None:
+    state = FAMILY_STATE + b"1"
+    first = batch_of(module, [(state, b"1")], are_first=True)
+    assert first.first_states == [state] and first.rows == [(state, b"1")]
+    held = holding(module)
+    held.take(first)
+    held.take(batch_of(module, [(state, b"2")]))
+    assert told_by(held) == [(state, b"2")]
+    held.take(batch_of(module, [(state, None)]))
+    assert told_by(held) == []
+    # The engine may have one from before it was deleted.
+    held = holding(module, [(state, None)])
+    held.take(first)
+    held.take(batch_of(module, [(state, None)]))
+    assert told_by(held) == [(state, None)]
 
 
 @both
@@ -292,3 +356,14 @@ def test_what_landed_is_held_as_it_would_be_written(
     batch.write_to(told)
     assert told.taken == taker.taken
     assert (sums.added, sums.raised) == (taker.added, taker.raised)
+    first = [key for lands, writes in drawn if lands for key in first_states(writes)]
+    assert sorted(batch.first_states) == sorted(first)
+
+
+def first_states(writes: list[Write]) -> list[bytes]:
+    """Of a transaction that takes no timer away."""
+    if any(kind == FRESH_DELETE and key.startswith(FAMILY_TIMER) for kind, key, _ in writes):
+        return []
+    return [
+        key for kind, key, _ in writes if kind in (PUT, FRESH_PUT) and key.startswith(FAMILY_STATE)
+    ]

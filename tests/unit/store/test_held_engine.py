@@ -1,10 +1,9 @@
-"""An engine that holds rows back: when it writes them out, what it refuses, and other threads.
+"""An engine that holds rows back: when it writes them out, and what it refuses.
 
 Not here: random histories, see `test_held_history.py`; which rows are forgotten, see
-`tests/unit/native/test_native_held.py`.
+`tests/unit/native/test_native_held.py`; other threads, see `test_held_threads.py`.
 """
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,51 +12,9 @@ import pytest
 from fastnode import config
 from fastnode.errors import DiskFull
 from fastnode.native import FAMILY_COUNTER, FAMILY_DATA, FAMILY_STATE, FAMILY_TIMER
-from fastnode.store.engine import Batch, Engine, RocksEngine, WriteStalled
-from fastnode.store.engine_options import EngineShared
+from fastnode.store.engine import WriteStalled
 from fastnode.store.held_engine import HeldEngine
-from tests.stored import StoredRows
-
-APPLIED = b"!raft|applied"
-Rows = list[tuple[bytes, bytes | None]]
-
-
-class Stored(StoredRows):
-    """A stall may be over after some flushes, as RocksDB's is."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.writes = 0
-        self.stalled_flushes = 0
-
-    def write(self, batch: Batch) -> None:
-        super().write(batch)
-        self.writes += 1
-
-    def flush(self) -> None:
-        super().flush()
-        if self.stalled_flushes:
-            self.stalled_flushes -= 1
-            self.stalled = self.stalled_flushes > 0
-
-
-def write_rows(engine: Engine, rows: Rows) -> None:
-    batch = engine.batch()
-    for key, value in rows:
-        if value is None:
-            batch.delete(key)
-        else:
-            batch.put(key, value)
-    engine.write(batch)
-
-
-def all_rows(engine: Engine) -> dict[bytes, bytes]:
-    return dict(engine.scan(b"", b"\xff", 1_000_000))
-
-
-def small_rocks(path: Path) -> RocksEngine:
-    return RocksEngine(path, EngineShared(cache_bytes=1 << 20, write_buffer_bytes=8 << 20))
-
+from tests.unit.store.held_rows import Rows, Stored, all_rows, write_rows
 
 # --- when it is written ------------------------------------------------------------------------
 
@@ -81,6 +38,7 @@ def test_at_its_bound_it_writes_out_first_and_holds_what_is_new(
 def test_where_most_rows_stay_some_batches_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "HELD_ROWS_MAX", 4)
     monkeypatch.setattr(config, "HELD_PAUSE_BATCHES", 2)
+    monkeypatch.setattr(config, "HELD_PASSING_ROWS_MIN", 2)
     stored = Stored()
     engine = HeldEngine(stored)
     writes = []
@@ -93,6 +51,21 @@ def test_where_most_rows_stay_some_batches_are_not_held(monkeypatch: pytest.Monk
     # Whoever takes rows away ends it.
     write_rows(engine, [(b"00", None)])
     assert stored.writes == 7 and len(all_rows(engine)) == 24
+
+
+def test_where_most_rows_stay_small_batches_are_written_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(config, "HELD_ROWS_MAX", 4)
+    monkeypatch.setattr(config, "HELD_PASSING_ROWS_MIN", 5)
+    stored = Stored()
+    engine = HeldEngine(stored)
+    for number in range(4):
+        write_rows(engine, [(b"%d%d" % (number, more), b"") for more in range(2)])
+    # The third wrote two out, and from there on rows may pass by: these are too few.
+    assert (stored.writes, len(stored.rows())) == (1, 4)
+    write_rows(engine, [(b"40", b"")])
+    assert (stored.writes, len(stored.rows())) == (2, 9)
 
 
 def test_where_most_rows_go_every_batch_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,123 +248,3 @@ def test_an_engine_that_refuses_to_the_end_is_closed_without_what_the_log_has(
     engine.close()
     stored.crash()
     assert stored.rows() == {b"a": b"1"}
-
-
-# --- RocksDB -----------------------------------------------------------------------------------
-
-
-def test_a_closed_engine_has_everything_when_it_is_opened_again(tmp_path: Path) -> None:
-    rows: Rows = [(b"%04d" % number, b"x" * number) for number in range(300)]
-    engine = HeldEngine(small_rocks(tmp_path / "g"))
-    write_rows(engine, rows)
-    engine.close()
-    engine = HeldEngine(small_rocks(tmp_path / "g"))
-    assert all_rows(engine) == dict(rows)
-    engine.close()
-
-
-def step(number: int) -> Rows:
-    """A message comes, one that came a while ago is received, and an older one goes."""
-    rows: Rows = [(APPLIED, b"%d" % number), (FAMILY_DATA + b"%06d" % number, b"body")]
-    if number >= 5:
-        rows.append((FAMILY_STATE + b"%06d" % (number - 5), b"received"))
-    if number >= 40:
-        name = b"%06d" % (number - 40)
-        rows += [(FAMILY_DATA + name, None), (FAMILY_STATE + name, None)]
-    return rows
-
-
-def after(number: int) -> dict[bytes, bytes]:
-    names = [b"%06d" % one for one in range(max(0, number - 39), number + 1)]
-    return {
-        APPLIED: b"%d" % number,
-        **{FAMILY_DATA + name: b"body" for name in names},
-        **{FAMILY_STATE + name: b"received" for name in names[:-5]},
-    }
-
-
-class Settling(threading.Thread):
-    """Does its work again and again; `error` is what ended it."""
-
-    def __init__(self, work: Callable[[int], None], is_over: threading.Event) -> None:
-        super().__init__(daemon=True)
-        self._work = work
-        self._is_over = is_over
-        self.error: BaseException | None = None
-
-    def run(self) -> None:
-        number = 0
-        try:
-            while number == 0 or not self._is_over.is_set():
-                self._work(number)
-                number += 1
-        except BaseException as error:  # told by the test's own thread
-            self.error = error
-
-
-class SlowlyStored(Stored):
-    """A write is under way until it may end."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.begun, self.may_end = threading.Event(), threading.Event()
-
-    def write(self, batch: Batch) -> None:
-        self.begun.set()
-        assert self.may_end.wait(60)
-        super().write(batch)
-
-
-def test_rows_that_come_while_others_are_written_are_kept() -> None:
-    stored = SlowlyStored()
-    engine = HeldEngine(stored)
-    write_rows(engine, [(b"a", b"1")])
-    flushing = threading.Thread(target=engine.flush, daemon=True)
-    flushing.start()
-    assert stored.begun.wait(60)
-    assert engine.get(b"a") == b"1" and engine.scan_keys(b"", b"z", 9) == [b"a"]
-    writing = threading.Thread(target=write_rows, args=(engine, [(b"b", b"2")]), daemon=True)
-    writing.start()
-    writing.join(0.05)
-    stored.may_end.set()
-    for thread in (flushing, writing):
-        thread.join(60)
-    assert all_rows(engine) == {b"a": b"1", b"b": b"2"}
-
-
-def write_patiently(engine: HeldEngine, rows: Rows) -> None:
-    for _ in range(1_000):
-        try:
-            return write_rows(engine, rows)
-        except WriteStalled:
-            engine.flush()
-    raise AssertionError("still stalled")
-
-
-def test_other_threads_flush_and_copy_while_rows_come(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(config, "HELD_ROWS_MAX", 64)
-    engine = HeldEngine(small_rocks(tmp_path / "g"))
-    is_over = threading.Event()
-    threads = [
-        Settling(lambda _: engine.flush(), is_over),
-        Settling(lambda number: engine.checkpoint(tmp_path / f"copy {number}"), is_over),
-    ]
-    for thread in threads:
-        thread.start()
-    for number in range(2_000):
-        write_patiently(engine, step(number))
-        if number % 7 == 0:
-            assert all_rows(engine) == after(number)
-    is_over.set()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive() and thread.error is None
-    assert all_rows(engine) == after(1_999)
-    engine.close()
-    for path in [tmp_path / "g", *tmp_path.glob("copy *")]:
-        copy = small_rocks(path)
-        found = all_rows(copy)
-        assert found == (after(int(found[APPLIED])) if found else {})
-        copy.close()

@@ -27,7 +27,7 @@ from fastnode.store.engine import Engine, WriteStalled
 from fastnode.store.held_engine import HeldEngine
 from fastnode.store.memory_engine import MemoryEngine
 from tests.stored import StoredRows
-from tests.unit.store.test_held_engine import APPLIED, all_rows
+from tests.unit.store.held_rows import APPLIED, all_rows
 
 FAMILIES = (FAMILY_DATA, FAMILY_STATE, FAMILY_TIMER, FAMILY_GROUP, FAMILY_READY)
 # What a batch is told: by which method, with which key, and the value or where a range ends.
