@@ -190,8 +190,14 @@ class Model:
 
     def may_be_doubled(self, message: Message) -> bool:
         """Whether it may be there twice: also by attempts of a send that has no answer yet."""
-        is_repeated = any(send.is_repeated and send.is_open for send in message.sends)
+        is_repeated = any(send.repeats and send.is_open for send in message.sends)
         return message.was_doubted or (is_repeated and self.may_forget_retries())
+
+    def copies_max(self, message: Message) -> int:
+        """Each attempt may have stored one."""
+        if not self.may_be_doubled(message):
+            return 1
+        return 1 + sum(send.repeats for send in message.sends)
 
     def sent(self, token: str, span: Span, at: int, message_id: str, sequence: str | None) -> None:
         span.succeed(at)
@@ -274,7 +280,7 @@ class Model:
         messages = home.messages.values()
         sure = sum(message.is_surely_there(began, ended) for message in messages)
         gone = sum(message.is_surely_gone(began) for message in messages)
-        gone -= sum(self.may_be_doubled(message) for message in messages)
+        gone -= sum(self.copies_max(message) - 1 for message in messages)
         possible = sum(message.may_exist_at(ended) for message in messages) - gone
         if not sure <= shown <= possible:
             raise Violation(f"{queue} shows {shown} messages, not {sure} to {possible}")

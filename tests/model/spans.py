@@ -13,17 +13,17 @@ class Violation(Exception):
 
 class Span:
     """`began` and `ended` are nanoseconds. `is_sure`: it took effect between them; `is_void`: it
-    never did and never will. While it is neither, it may have. `is_repeated`: it was asked again.
+    never did and never will. While it is neither, it may have. It was asked `repeats` times more.
     """
 
-    __slots__ = ("began", "ended", "is_repeated", "is_sure", "is_void")
+    __slots__ = ("began", "ended", "is_sure", "is_void", "repeats")
 
     def __init__(self, began: int) -> None:
         self.began = began
         self.ended = NEVER
         self.is_sure = False
         self.is_void = False
-        self.is_repeated = False
+        self.repeats = 0
 
     @property
     def is_open(self) -> bool:

@@ -127,7 +127,7 @@ class Client:
             )
             self._loop.work.note(f"{self.name} tries {action} at {host}, {invocation} {attempt}")
             for span in repeated if attempt > 1 else ():
-                span.is_repeated = True
+                span.repeats += 1
             tried_ns = self._loop.work.now_ns
             answer = await self._attempt(host, head.encode() + json.dumps(request).encode())
             if not answer.is_unknown:

@@ -12,6 +12,7 @@ from fastnode.errors import OperationError
 from tests.sim.clockwork import Clockwork, SimLoop
 from tests.sim.cluster import SimCluster, SimNode
 from tests.sim.machine import SimMachine
+from tests.sim.members import Members
 
 # Where clocks are set, it is by no more than this, so that the model knows how far off they are.
 STEP_MS_MAX: Final = 300
@@ -59,10 +60,7 @@ class Faults:
         self._random = cluster.work.random("faults")
         self.count = 0
         self.is_over = False
-        # A node is being removed, which has to come to an end.
-        self.is_changing = False
-        self.has_changed_members = False
-        self._is_someone_lost = False
+        self.members = Members(cluster, loop, self._random)
         self._packets: dict[SimLoop, Packets] = {}
         self._mends: list[Callable[[], None]] = []
         self._kinds = dict(mix.kinds)
@@ -271,11 +269,12 @@ class Faults:
     def rot(self) -> bool | None:
         """One node at most, of three or more: it refuses to start and stays away."""
         one = self._any()
-        if self._is_someone_lost or self.has_changed_members or len(self._cluster.nodes) < 3:
+        members, nodes = self.members, self._cluster.nodes
+        if members.is_someone_lost or members.have_changed or len(nodes) < 3:
             return False
         if not one.machine.rot():
             return False
-        self._is_someone_lost = one.is_lost = True
+        members.is_someone_lost = one.is_lost = True
         self._cluster.kill(one)
         self._cluster.start(one)
         return None
@@ -305,37 +304,10 @@ class Faults:
         return None
 
     def change_members(self) -> bool | None:
-        """Once in a run a node joins; then perhaps another one is removed."""
-        if self.has_changed_members or self._is_someone_lost:
-            return False
-        self.has_changed_members = True
-        via = self._any()
-        joining = self._cluster.add(via.number)
-        self._cluster.start(joining)
-        leaving = self._any() if len(self._cluster.nodes) > 2 else via
-        if leaving is not joining and leaving is not via:
-            self.is_changing = True
-            self._loop.create_task(self._remove(via, leaving, joining))
-        return None
+        return self.members.change()
 
-    async def _remove(self, via: SimNode, leaving: SimNode, joining: SimNode) -> None:
-        """Ask one that is there, again and again, until it is done."""
-        while not joining.is_ready:
-            await asyncio.sleep(0.5)
-        while not leaving.is_lost:
-            await asyncio.sleep(0.5)
-            process = via.process
-            if via.node is None or process is None:
-                continue
-            removing = process.create_task(via.node.membership.remove(leaving.number))
-            # What began in a process ends with it, even if another one is there at once.
-            while not removing.done() and via.process is process:
-                await asyncio.sleep(0.1)
-            if removing.done() and removing.exception() is None:
-                self._is_someone_lost = leaving.is_lost = True
-        self._cluster.work.note(f"node {leaving.number} is removed")
-        self._cluster.kill(leaving)
-        self.is_changing = False
+    def expect_member(self) -> bool | None:
+        return self.members.expect()
 
 
 _WEIGHTS: Final = {
@@ -387,6 +359,8 @@ _SLOWNESS: Final = {
 REPLACEMENTS: Final = Mix(
     {"replace_leader": 20, "pause_leader": 3, "transfer_lead": 3, "packets": 2}, 2.0
 )
+# Changes of members between the entries of all logs, where nothing else goes wrong.
+EXPECTATIONS: Final = Mix({"expect_member": 20, "slow_network": 1, "transfer_lead": 1})
 # Each run has its own, so that what has to come together does so in some of them.
 _MIXES: Final = (Mix(_WEIGHTS), Mix(_LEADS, 2.5, is_watched=True), Mix(_SLOWNESS, 1.5))
 

@@ -114,6 +114,8 @@ class SimHeldEngine(HeldEngine):
                 state = native.FAMILY_STATE + key.removeprefix(native.FAMILY_DATA)
                 assert self.get(state) is None, f"{state!r} is older than its message"
             written[key] = value
+        for key in batch.first_states:
+            assert self.get(key) is None, f"{key!r} is called the first and is not"
 
     def rows(self) -> dict[bytes, bytes]:
         return dict(self.scan(b"", b"\xff", _ALL_ROWS))

@@ -1,4 +1,5 @@
 """Deliberate bugs, to see that the simulator finds each of them: `tests/sim/mutation.py` tries.
+Here are those below the queues, in `mutants_of_queues.py` the others.
 
 A mutant replaces something of the program for the time of a run; the program has no switch for it.
 What survives all its seeds is a hole in the proof.
@@ -6,31 +7,14 @@ What survives all its seeds is a hole in the proof.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from unittest.mock import patch
-
-from msgspec.structs import replace
 
 from fastnode import native, node
 from fastnode.errors import NotLed, OperationError, PlanAgain, Unsettled
 from fastnode.native import APPLIED, DROP
-from fastnode.queue import (
-    delete,
-    fifo_send,
-    inbox,
-    long_poll,
-    outbox,
-    queues,
-    receive,
-    receive_again,
-    receive_one,
-    repeats,
-    timers,
-    validate,
-)
-from fastnode.queue.api import ReceiveMessageResponse
-from fastnode.queue.receive_answer import answers
-from fastnode.store import apply, group, heads, judge, latches, sums, txn
+from fastnode.queue import repeats
+from fastnode.store import apply, group, judge, latches, sums, txn
 from fastnode.store.keyspace import WINDOW_PREFIX
 from tests.sim import machine
 
@@ -44,15 +28,10 @@ class Mutant(NamedTuple):
     swaps: Callable[[], Sequence[Swap]]
 
 
-MUTANTS: list[Mutant] = []
-
-
-def mutant(bug: str) -> Callable[[Callable[[], Sequence[Swap]]], Callable[[], Sequence[Swap]]]:
-    def add(swaps: Callable[[], Sequence[Swap]]) -> Callable[[], Sequence[Swap]]:
-        MUTANTS.append(Mutant(swaps.__name__, bug, swaps))
-        return swaps
-
-    return add
+class Mutants(list[Mutant]):
+    def add(self, bug: str) -> Callable[[Callable[[], Sequence[Swap]]], None]:
+        """A mutant is called like the function that has its swaps."""
+        return lambda swaps: self.append(Mutant(swaps.__name__, bug, swaps))
 
 
 @contextmanager
@@ -61,6 +40,10 @@ def mutated(swaps: Sequence[Swap]) -> Iterator[None]:
         for owner, name, replacement in swaps:
             usual.enter_context(patch.object(owner, name, replacement))
         yield
+
+
+MUTANTS: Final = Mutants()
+mutant: Final = MUTANTS.add
 
 
 # --- the log and the engine --------------------------------------------------------------------
@@ -214,6 +197,23 @@ def believe_guesses() -> Sequence[Swap]:
     return [(judge.Judge, "_take_back", lambda self, guess, applied: None)]
 
 
+@mutant("an index without content ends what is planned of the entry behind it")
+def end_plans_early() -> Sequence[Swap]:
+    usual = judge.Judge.rule
+
+    def rule(
+        self: judge.Judge, before: apply.Position, index: int, term: int, entries: Sequence[bytes]
+    ) -> judge.Ruling:
+        if not entries and self._guess is not None:
+            # Sums are planned anew, of nothing, and heads that were planned are believed.
+            head_rows = self._guess.head_rows
+            apply.fill_rows(self._engine, self._engine.batch(), (), head_rows)
+            head_rows.written()
+        return usual(self, before, index, term, entries)
+
+    return [(judge.Judge, "rule", rule)]
+
+
 @mutant("leader memory is kept when the lead is lost")
 def keep_leader_memory() -> Sequence[Swap]:
     def lose(self: group.Group) -> None:
@@ -253,145 +253,3 @@ def wrong_prefix_bound() -> Sequence[Swap]:
         self.writes.append((DROP, prefix, native.prefix_end(prefix[:-10])))
 
     return [(txn.Txn, "drop", drop)]
-
-
-# --- receiving ---------------------------------------------------------------------------------
-
-
-@mutant("messages are hidden for half of their time")
-def short_window() -> Sequence[Swap]:
-    usual = receive_one._plan_deliveries
-
-    def plan(queue: Any, planned: Any, choice: Any, valid: Any) -> Any:
-        half = valid.visibility_timeout_ms // 2
-        return usual(queue, planned, choice, replace(valid, visibility_timeout_ms=half))
-
-    return [(receive_one, "_plan_deliveries", plan)]
-
-
-@mutant("messages are never visible again")
-def endless_window() -> Sequence[Swap]:
-    return [(timers.Timers, "advance", lambda self, now: None)]
-
-
-@mutant("a receive that is answered gives its messages back too")
-def always_give_back() -> Sequence[Swap]:
-    async def handed_over(service: Any, call: Any, received: Any, valid: Any) -> Any:
-        answer = ReceiveMessageResponse(answers(received, valid))
-        for part in received:
-            await receive_one.give_back(service, part)
-        return answer
-
-    return [(receive, "_handed_over", handed_over)]
-
-
-@mutant("an attempt that was left takes from a later one what that has")
-def give_back_of_others() -> Sequence[Swap]:
-    return [(owner, "keep", lambda queue, at: None) for owner in (receive, receive_again)]
-
-
-@mutant("all receipt handles of a message are the same")
-def same_handles() -> Sequence[Swap]:
-    usual = native.show_deliveries
-
-    def show(secret: Any, generation: int, partition: int, records: Any, states: Any) -> Any:
-        same = [state._replace(nonce=1 << 40) for state in states]
-        return usual(secret, generation, partition, records, same)
-
-    return [(native, "show_deliveries", show)]
-
-
-@mutant("nobody who waits is woken")
-def lost_wake_up() -> Sequence[Swap]:
-    return [(long_poll.Waiters, "wake_one", lambda self: None)]
-
-
-@mutant("delays are ignored")
-def no_delay() -> Sequence[Swap]:
-    return [(validate, "_checked_delay", lambda seconds, settings: 0)]
-
-
-# --- other calls -------------------------------------------------------------------------------
-
-
-@mutant("a delete is answered and not done")
-def skip_delete() -> Sequence[Swap]:
-    async def deleted(*_: Any) -> dict[str, Any]:
-        return {}
-
-    return [(delete, "delete_in", deleted)]
-
-
-@mutant("of a batch only the first delete is done")
-def delete_first_only() -> Sequence[Swap]:
-    usual = delete.delete_in
-
-    async def deleted(service: Any, queue: Any, call: Any, opened: Any) -> Any:
-        return await usual(service, queue, call, opened[:1])
-
-    return [(delete, "delete_in", deleted)]
-
-
-@mutant("a purge is answered and not done")
-def skip_purge() -> Sequence[Swap]:
-    usual = queues._plan_next_generation
-
-    def plan(queue: Any, planned: Any, *, deleted_ms: int) -> int:
-        if deleted_ms:
-            return usual(queue, planned, deleted_ms=deleted_ms)
-        generation: int = queue.generation
-        return generation
-
-    return [(queues, "_plan_next_generation", plan)]
-
-
-# --- FIFO --------------------------------------------------------------------------------------
-
-
-@mutant("deduplication ids are not remembered")
-def forget_deduplication() -> Sequence[Swap]:
-    return [
-        (fifo_send, "_originals", lambda queue, keys: dict.fromkeys(keys)),
-        (fifo_send, "_is_recent", lambda original, now: False),
-        (fifo_send, "original_of", lambda queue, valid: None),
-    ]
-
-
-@mutant("a group's first message is found without looking at its state")
-def heads_without_state() -> Sequence[Swap]:
-    usual = heads._available_at
-    return [(heads, "_available_at", lambda position, state: usual(position, None))]
-
-
-# --- letters -----------------------------------------------------------------------------------
-
-
-@mutant("a letter is not written")
-def drop_letters() -> Sequence[Swap]:
-    def post(planned: Any, source: Any, target: Any, letters: Any) -> outbox.Posted:
-        return outbox.Posted(source, target, planned.commit_ts << 16)
-
-    return [(outbox, "_post", post)]
-
-
-@mutant("a letter that was delivered is delivered again")
-def repeat_letters() -> Sequence[Swap]:
-    usual = outbox._Carrier._complete
-
-    async def complete(self: Any, batch: Any, refused: Any) -> None:
-        await self._deliver(self._queues, self._target, self._source.number, batch)
-        await usual(self, batch, refused)
-
-    return [
-        (outbox._Carrier, "_complete", complete),
-        (inbox, "inbox_key", lambda source: b"!lost|" + source.to_bytes(2, "big")),
-        (inbox, "encode_position", lambda number: b""),
-    ]
-
-
-@mutant("the last step of a letter is left out")
-def skip_last_step() -> Sequence[Swap]:
-    async def complete(self: Any, batch: Any, refused: Any) -> None:
-        self._next = batch[-1][0] + 1
-
-    return [(outbox._Carrier, "_complete", complete)]

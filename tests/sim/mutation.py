@@ -14,9 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tests.sim.mutants import MUTANTS, mutated
+from tests.sim import mutants, mutants_of_queues
+from tests.sim.mutants import mutated
 from tests.sim.run import outcome_of
 
+MUTANTS: Final = (*mutants.MUTANTS, *mutants_of_queues.MUTANTS)
 BEGIN: Final = "<!-- mutants: written by make sim-mutants -->"
 END: Final = "<!-- end of mutants -->"
 WORDS_MAX: Final = 90

@@ -13,21 +13,22 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
 
 from fastnode import config
 from fastnode.clock import NS_PER_MS
-from fastnode.store.keyspace import OUTBOX_PREFIX
 from tests.model.queues import Kind, Model, QueueModel
 from tests.model.spans import Violation
 from tests.sim.allowed import no_partitions
 from tests.sim.client import ANSWER_SECONDS, Client
 from tests.sim.clockwork import NS_PER_SECOND, Bug, Clockwork, SimLoop, TrueClock, running
 from tests.sim.cluster import SimCluster
-from tests.sim.faults import REPLACEMENTS, STEP_MS_MAX, Faults, draw_mix
+from tests.sim.faults import EXPECTATIONS, REPLACEMENTS, STEP_MS_MAX, Faults, draw_mix
 from tests.sim.network import Network
+from tests.sim.states import are_letters_through, are_replicas_equal, check_kept_rows
 from tests.sim.workload import ACTIONS, Changer, Finder, Maker, Often, Reader, Worker
 
 # So that a short run flushes, compacts its log and needs snapshots.
@@ -156,6 +157,9 @@ class Run:
         self._seconds = random.randrange(4, 20)
         self._pause_ms = random.choice((30, 80, 200))
         self._fault_ms = random.choice((0, 500, 1_500, 4_000))
+        mix = draw_mix(work)
+        if not self._fault_ms and nodes > 1 and work.varies("expectations"):
+            mix, self._fault_ms = EXPECTATIONS, 100
         self._loops: list[SimLoop] = []
         self.workers: list[Worker] = []
         self._client_hosts = [f"127.0.1.{at}" for at in range(1, random.randrange(2, 7))]
@@ -171,7 +175,6 @@ class Run:
             client.wanders = wanders
             client.is_hasty = is_hasty
             self.workers.append(Worker(work, self.model, client, often, self._pause_ms))
-        mix = draw_mix(work)
         if mix.is_watched or work.varies("watchers"):
             self.workers += [self._watcher(f"w{at}", f"127.0.3.{at}") for at in range(1, 4)]
         if mix.is_watched and self._fault_ms and nodes > 1 and work.varies("stale reads"):
@@ -180,7 +183,7 @@ class Run:
         self.faults = Faults(self.cluster, self._loop("127.0.2.1"), self._client_hosts, mix)
         if not has_steps:
             self.faults.leave_out("set_clock")
-        self.model.may_forget_retries = lambda: self.faults.has_changed_members
+        self.model.may_forget_retries = lambda: self.faults.members.have_changed
         self.model.has_stood_still = self.cluster.has_stood_still
         self.model.leaderships = self.cluster.leaderships
 
@@ -242,8 +245,8 @@ class Run:
         self._work()
         self._recover()
         self._do("drain", self._drain, _DRAIN_SECONDS)
-        self._until(self._are_letters_through, 10, "letters never arrive")
-        self._until(self._are_replicas_equal, 10, "the replicas differ")
+        self._until(partial(are_letters_through, self.cluster), 10, "letters never arrive")
+        self._until(partial(are_replicas_equal, self.cluster), 10, "the replicas differ")
         calls = sum(worker.calls for worker in self.workers)
         seconds = (self.work.now_ns - began_ns) / NS_PER_SECOND
         return Report(self.work.seed, calls, self.faults.count, seconds, self.work.trace_hash)
@@ -254,6 +257,7 @@ class Run:
             if self.work.now_ns >= end_ns:
                 raise Violation(f"{problem}, {seconds:g} s are over")
             self.work.run(self.work.now_ns + 50 * NS_PER_MS)
+            check_kept_rows(self.cluster)
 
     def _do(self, what: str, script: Script, seconds: float) -> None:
         """One client does something from beginning to end."""
@@ -277,14 +281,16 @@ class Run:
     def _is_whole(self) -> bool:
         """All are up, every group is led, and retries are recognised everywhere."""
         self._start_again()
-        for one in self.cluster.nodes.values():
+        nodes = self.cluster.nodes.values()
+        # Whoever has just joined may never hear one who has left.
+        has_joiner = any(one.joins for one in nodes)
+        for one in nodes:
             if one.is_lost:
                 continue
             node = one.node
             if node is None or not one.is_ready or not node.is_ready:
                 return False
-            # Whoever has just joined may never hear one who has left.
-            if not (node.service.gates.recognises_retries or self.faults.has_changed_members):
+            if not (node.service.gates.recognises_retries or has_joiner):
                 return False
         return True
 
@@ -313,7 +319,7 @@ class Run:
 
     def _are_members_settled(self) -> bool:
         self._start_again()
-        return not self.faults.is_changing
+        return not self.faults.members.are_changing
 
     def _start_again(self) -> None:
         """A sync that is to fail may have waited until now for something to sync."""
@@ -380,20 +386,3 @@ class Run:
 
     def _dead_letters_of(self, queue: QueueModel) -> str:
         return next((one.name for one in queue.family if one.kind.source == queue.name), "")
-
-    def _are_letters_through(self) -> bool:
-        """Nothing is left of messages that have changed queues."""
-        nodes = [one for one in self.cluster.nodes.values() if one.is_up and not one.is_lost]
-        engines = [engine for one in nodes for engine in one.machine.engines]
-        return not any(key.startswith(OUTBOX_PREFIX) for one in engines for key in one.rows())
-
-    def _are_replicas_equal(self) -> bool:
-        for group in range(self.cluster.groups):
-            engines = [
-                one.machine.engines[group]
-                for one in self.cluster.nodes.values()
-                if one.is_up and not one.is_lost
-            ]
-            if any(engine.rows() != engines[0].rows() for engine in engines):
-                return False
-        return True

@@ -219,3 +219,13 @@ def test_a_change_that_was_refused_is_told_to_nobody() -> None:
     register = changed(("a", 1, 2))
     register.begin_change("b", 3).fail()
     assert register.possible(10, 20) == {"a"}
+
+
+def test_of_a_send_whose_attempts_are_not_recognised_each_may_have_stored_a_message() -> None:
+    told = Told()
+    told.model.add_queue("q", Kind())
+    told.model.may_forget_retries = lambda: True
+    told.model.begin_send("q", "a", told.pass_time()).repeats = 2
+    told.model.check_count("q", told.pass_time(), told.pass_time(), 3)
+    with pytest.raises(Violation, match="not 0 to 3"):
+        told.model.check_count("q", told.pass_time(), told.pass_time(), 4)

@@ -110,7 +110,10 @@ def test_a_seed_that_found_something_later_stays_good(seed: int) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["skip_fsync", "skip_flush", "answer_before_commit", "skip_conflicts", "forget_requests"],
+    [
+        *("skip_fsync", "skip_flush", "answer_before_commit", "skip_conflicts", "forget_requests"),
+        "end_plans_early",
+    ],
 )
 def test_a_deliberate_bug_is_found(name: str) -> None:
     mutation(name, seed=1, seeds=12)

@@ -100,9 +100,13 @@ class Worker(Administrator):
             span.fail()
 
     def _doubt(self, tokens: Iterable[str], answer: Answer) -> None:
-        if answer.attempts > 1 and self.model.may_forget_retries():
+        if self._may_be_forgotten(answer):
             for token in tokens:
                 self.model.doubt(token)
+
+    def _may_be_forgotten(self, answer: Answer) -> bool:
+        """An earlier attempt may have had its effect, and the last one is another call."""
+        return answer.attempts > 1 and self.model.may_forget_retries()
 
     async def send_batch(self, queue: QueueModel) -> None:
         drafts = [self._new_entry(queue) for _ in range(self._random.randrange(1, 5))]
@@ -193,7 +197,7 @@ class Worker(Administrator):
         for at, span in enumerate(spans):
             if str(at) in done:
                 span.succeed(self._now)
-            elif not answer.is_unknown:
+            elif not answer.is_unknown and not self._may_be_forgotten(answer):
                 span.fail()
 
     async def change(self, _queue: QueueModel) -> None:
