@@ -48,7 +48,7 @@ RULES: Final = tuple(
         (r"^RequestIds\b|^show_deliveries\b|^_?answer\w* \(fastnode/queue/", ANSWER),
         (r"^\w*Codec\.(render|encode|answer)\w* \(fastnode/http/", ANSWER),
         (r"\(fastnode/(_http(_ref)?\.|http/(connection|http1|chunked|server)\.py)", HEAD),
-        (r"^_verifier\b|\(fastnode/(_sigv4|http/(identity|sigv4|credentials))", SIGNATURE),
+        (r"^_verifier\b|\(fastnode/(_sigv4|_sha256|http/(identity|sigv4|credentials))", SIGNATURE),
         (r"\(fastnode/(peers|cluster)/", LINKS),
         (r"\(fastnode/_(entry|occ|landed|filed|held)", APPLY),
         (r"^(Group\.(apply|_finish|commit|look_ahead|_prepare)|Driver\.apply)", APPLY),
