@@ -7,6 +7,7 @@ addresses and undefined behaviour. Generated C goes to `build/`. Changing the pr
 
 import os
 import runpy
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -83,5 +84,10 @@ def extensions() -> list[Extension]:
     return built
 
 
+# An editable install is made again and again: what it compiled is kept, and only what has changed
+# since is compiled. Elsewhere setuptools says where it wants it.
+KEPT = {"build_lib": "build/lib", "build_temp": "build/temp"}
+
 Options.warning_errors = True
-setup(ext_modules=extensions(), options={"build_ext": {"parallel": os.cpu_count()}})
+kept = KEPT if "editable_wheel" in sys.argv else {}
+setup(ext_modules=extensions(), options={"build_ext": {"parallel": os.cpu_count(), **kept}})
