@@ -15,8 +15,7 @@ What rocksdict 0.3.29 really does, found by trying it, and what we make of it:
   quarter less time for a row, but ends the process when another thread flushes.
 - A step beyond the last wanted row may walk over any number of deleted keys, so a scan stops *on*
   its last row.
-- `set_iterate_lower_bound` sets the upper bound. So only the upper bound is set, and a scan
-  backwards compares with its start.
+- `set_iterate_lower_bound` sets the upper bound. So only the upper bound is set.
 - A range deletion hides keys from iterators at once, at the cost of one seek, in the memtable as in
   files.
 - `close` flushes the memtables and fails if it cannot; a graceful stop still calls `flush` first,
@@ -104,10 +103,6 @@ class Engine(Protocol):
 
     def scan(self, start: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         """The first `limit` rows of [start, end), in key order."""
-        ...
-
-    def scan_reverse(self, start: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        """The last `limit` rows of [start, end), last first."""
         ...
 
     def scan_keys(self, start: bytes, end: bytes, limit: int) -> list[bytes]: ...
@@ -201,20 +196,6 @@ class RocksEngine:
             if len(rows) == limit:
                 return rows
             iterator.next()
-        self._check_ended(iterator)
-        return rows
-
-    def scan_reverse(self, start: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        rows: list[tuple[bytes, bytes]] = []
-        iterator = self._iterator(start, end, limit)
-        iterator.seek_to_last()
-        while iterator.valid():
-            if iterator.key() < start:
-                return rows
-            rows.append((iterator.key(), iterator.value()))
-            if len(rows) == limit:
-                return rows
-            iterator.prev()
         self._check_ended(iterator)
         return rows
 

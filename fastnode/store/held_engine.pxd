@@ -13,3 +13,4 @@ cdef class HeldEngine:
     cpdef list get_many(self, keys)
     cpdef list scan(self, bytes start, bytes end, Py_ssize_t limit)
     cpdef list scan_keys(self, bytes start, bytes end, Py_ssize_t limit)
+    cdef list _covered_pages(self, read, bytes start, bytes end, Py_ssize_t limit)

@@ -23,6 +23,8 @@ Row = tuple[bytes, bytes]
 
 _NOT_HELD: Final = object()
 _PAUSE_SECONDS: Final = 0.01
+# Where a page was not enough, the next one has so many times its rows.
+_MORE: Final = 4
 # So many of the rows that come have to be written.
 _STAYING: Final = 0.75
 
@@ -57,25 +59,31 @@ class HeldEngine:
         return cast(list[bytes | None], values)
 
     def scan(self, start: bytes, end: bytes, limit: int) -> list[Row]:
-        held = self._held.rows_in(start, end)
-        if not held:
-            return self.below.scan(start, end, limit)
-        # So many rows more hold as many as are asked for, whichever of them are deleted.
-        return _covered(self.below.scan(start, end, limit + len(held)), held)[:limit]
-
-    def scan_reverse(self, start: bytes, end: bytes, limit: int) -> list[Row]:
-        held = self._held.rows_in(start, end)
-        if not held:
-            return self.below.scan_reverse(start, end, limit)
-        rows = _covered(self.below.scan_reverse(start, end, limit + len(held)), held)
-        return rows[: -limit - 1 : -1]
+        return self._covered_pages(self.below.scan, start, end, limit)
 
     def scan_keys(self, start: bytes, end: bytes, limit: int) -> list[bytes]:
-        held = self._held.rows_in(start, end)
-        if not held:
-            return self.below.scan_keys(start, end, limit)
-        keys = dict.fromkeys(self.below.scan_keys(start, end, limit + len(held)), b"")
-        return [key for key, _ in _covered(keys.items(), held)[:limit]]
+        return [key for key, _ in self._covered_pages(self._keys_below, start, end, limit)]
+
+    def _keys_below(self, start: bytes, end: bytes, limit: int) -> list[Row]:
+        return [(key, b"") for key in self.below.scan_keys(start, end, limit)]
+
+    def _covered_pages(
+        self, read: Callable[[bytes, bytes, int], list[Row]], start: bytes, end: bytes, limit: int
+    ) -> list[Row]:
+        """As many as are asked for, mostly from one page: what is held behind its last row, such as
+        the messages that just came, is nobody's business. If rows of it are deleted, more are read.
+        """
+        held, wanted, rows = self._held, limit, list[Row]()
+        while True:
+            page = read(start, end, wanted)
+            is_last = len(page) < wanted
+            behind = end if is_last else page[-1][0] + b"\x00"
+            covering = held.rows_in(start, behind)
+            rows += _covered(page, covering) if covering else page
+            if is_last or len(rows) >= limit:
+                del rows[limit:]
+                return rows
+            start, wanted = behind, min(_MORE * wanted, limit + len(held))
 
     # --- writing ---------------------------------------------------------------------------
 

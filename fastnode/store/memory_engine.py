@@ -50,12 +50,6 @@ class MemoryEngine:
     def scan(self, start: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         return [(key, self._rows[key]) for key in self.scan_keys(start, end, limit)]
 
-    def scan_reverse(self, start: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        assert limit > 0
-        low, high = self._range(start, end)
-        keys = self._keys[max(low, high - limit) : high]
-        return [(key, self._rows[key]) for key in reversed(keys)]
-
     def scan_keys(self, start: bytes, end: bytes, limit: int) -> list[bytes]:
         assert limit > 0
         low, high = self._range(start, end)

@@ -12,12 +12,18 @@ Rows = list[tuple[bytes, bytes | None]]
 
 
 class Stored(StoredRows):
-    """A stall may be over after some flushes, as RocksDB's is."""
+    """A stall may be over after some flushes, as RocksDB's is. Counts what it does."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.writes = 0
+        self.writes = self.reads = self.rows_read = 0
         self.stalled_flushes = 0
+
+    def scan_keys(self, start: bytes, end: bytes, limit: int) -> list[bytes]:
+        keys = super().scan_keys(start, end, limit)
+        self.reads += 1
+        self.rows_read += len(keys)
+        return keys
 
     def write(self, batch: Batch) -> None:
         super().write(batch)

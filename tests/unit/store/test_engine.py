@@ -47,26 +47,23 @@ def test_rows_come_back_by_key_by_keys_and_by_range(engine: Engine) -> None:
     assert engine.get_many([]) == []
     assert engine.scan(b"a", b"c", 10) == [(b"a", b"1"), (b"b", b"2"), (b"b\x00", b"")]
     assert engine.scan_keys(b"b", b"d", 10) == [b"b", b"b\x00", b"c"]
-    assert engine.scan_reverse(b"a", b"c", 2) == [(b"b\x00", b""), (b"b", b"2")]
 
 
 def test_scans_stop_at_their_limit(engine: Engine) -> None:
     put_all(engine, [(b"%d" % number, b"") for number in range(10)])
     assert engine.scan_keys(b"3", b"9", 4) == [b"3", b"4", b"5", b"6"]
     assert [key for key, _ in engine.scan(b"3", b"9", 1)] == [b"3"]
-    assert [key for key, _ in engine.scan_reverse(b"3", b"9", 1)] == [b"8"]
 
 
 def test_empty_and_inverted_ranges_hold_nothing(engine: Engine) -> None:
     put_all(engine, [(b"a", b"1"), (b"b", b"2")])
     for start, end in [(b"a", b"a"), (b"b", b"a"), (b"z", b"b"), (b"c", b"d")]:
         assert engine.scan(start, end, 5) == []
-        assert engine.scan_reverse(start, end, 5) == []
         assert engine.scan_keys(start, end, 5) == []
 
 
 def test_scan_without_a_positive_limit_is_a_bug(engine: Engine) -> None:
-    for scan in (engine.scan, engine.scan_reverse, engine.scan_keys):
+    for scan in (engine.scan, engine.scan_keys):
         with pytest.raises(AssertionError):
             scan(b"a", b"b", 0)
 
@@ -192,7 +189,6 @@ def look(engine: Engine, start: bytes, end: bytes, limit: int) -> list[object]:
         engine.get(start),
         engine.get_many([start, end]),
         engine.scan(start, end, limit),
-        engine.scan_reverse(start, end, limit),
         engine.scan_keys(start, end, limit),
         engine.scan(b"", b"\xff" * 5, 10_000),
     ]

@@ -99,7 +99,32 @@ def test_a_scan_finds_as_many_as_it_is_asked_for_behind_what_is_deleted() -> Non
     write_rows(engine, [(b"11", b"new"), (b"77", b"new")])
     assert engine.scan(b"", b"z", 2) == [(b"11", b"new"), (b"3", b"")]
     assert engine.scan_keys(b"", b"z", 3) == [b"11", b"3", b"4"]
-    assert engine.scan_reverse(b"", b"z", 2) == [(b"77", b"new"), (b"6", b"")]
+    assert engine.scan_keys(b"3", b"z", 9) == [b"3", b"4", b"5", b"6", b"77"]
+
+
+def test_what_is_held_behind_a_page_makes_nobody_read_more() -> None:
+    """Such as messages that just came, for a consumer at the other end of a backlog."""
+    stored = Stored()
+    engine = HeldEngine(stored)
+    write_rows(engine, [(b"%03d" % number, b"old") for number in range(100)])
+    engine.flush()
+    write_rows(engine, [(b"%03d" % number, None) for number in range(10)])
+    write_rows(engine, [(b"%03d" % number, b"new") for number in range(100, 200)])
+    stored.rows_read = 0
+    assert engine.scan(b"010", b"z", 20) == [(b"%03d" % at, b"old") for at in range(10, 30)]
+    assert engine.scan_keys(b"010", b"z", 20) == [b"%03d" % at for at in range(10, 30)]
+    assert stored.rows_read == 40
+
+
+def test_rows_that_are_deleted_in_front_are_passed_in_few_reads() -> None:
+    stored = Stored()
+    engine = HeldEngine(stored)
+    write_rows(engine, [(b"%04d" % number, b"") for number in range(2_000)])
+    engine.flush()
+    write_rows(engine, [(b"%04d" % number, None) for number in range(1_000)])
+    stored.rows_read = stored.reads = 0
+    assert engine.scan_keys(b"", b"z", 1) == [b"1000"]
+    assert stored.reads < 10 and stored.rows_read < 3_000
 
 
 def test_a_range_takes_what_is_held_and_what_is_not() -> None:

@@ -92,6 +92,35 @@ def test_rows_that_come_while_others_are_written_are_kept() -> None:
     assert all_rows(engine) == {b"a": b"1", b"b": b"2"}
 
 
+class FlushedMeanwhile(Stored):
+    """Somebody flushes the engine above, before each read or after it."""
+
+    def __init__(self, *, is_before: bool) -> None:
+        super().__init__()
+        self.is_before = is_before
+        self.flush_above: Callable[[], None] = lambda: None
+
+    def scan(self, start: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        if self.is_before:
+            self.flush_above()
+        rows = super().scan(start, end, limit)
+        if not self.is_before:
+            self.flush_above()
+        return rows
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_rows_that_are_written_out_during_a_scan_are_found(is_before: bool) -> None:
+    stored = FlushedMeanwhile(is_before=is_before)
+    engine = HeldEngine(stored)
+    write_rows(engine, [(b"a", b"1"), (b"b", b"1"), (b"d", b"1")])
+    engine.flush()
+    write_rows(engine, [(b"a", None), (b"b", b"2"), (b"c", b"2")])
+    stored.flush_above = engine.flush
+    assert engine.scan(b"", b"z", 2) == [(b"b", b"2"), (b"c", b"2")]
+    assert stored.rows() == {b"b": b"2", b"c": b"2", b"d": b"1"}
+
+
 def write_patiently(engine: HeldEngine, rows: Rows) -> None:
     for _ in range(1_000):
         try:

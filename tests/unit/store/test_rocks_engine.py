@@ -97,7 +97,6 @@ def test_damaged_table_is_reported_by_every_read_and_never_read_as_absence(tmp_p
         lambda: engine.get(b"000500"),
         lambda: engine.get_many([b"000500", b"000501"]),
         lambda: engine.scan(b"000500", b"000510", 100),
-        lambda: engine.scan_reverse(b"000500", b"000510", 100),
         lambda: engine.scan_keys(b"000500", b"000510", 100),
     ]
     for read in reads:
