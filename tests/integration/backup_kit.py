@@ -4,8 +4,10 @@ import json
 import secrets
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 from tests.nodes import JsonClient, Node, environment
 
@@ -46,6 +48,26 @@ def admin_of(node: Node) -> tuple[str, str]:
 
 def back_up(node: Node, target: Path) -> Any:
     return json.loads(done("backup", str(target), "--json", *admin_of(node)))
+
+
+def await_own_record(node: Node) -> None:
+    """Soon after its first start a node writes down where it is and which directory it has. From
+    then on, while nothing expires, a node that is alone writes only what it is asked for.
+    """
+    deadline = time.monotonic() + COMMAND_SECONDS
+    while not all(member["addresses"]["raft"] for member in members_of(node)):
+        assert time.monotonic() < deadline, "no address of the node is written down"
+        time.sleep(0.02)
+
+
+def members_of(node: Node) -> Any:
+    with urlopen(f"{node.admin_url}/api/v1/cluster", timeout=COMMAND_SECONDS) as answer:
+        return json.loads(answer.read())["nodes"]
+
+
+def kept(target: Path) -> dict[str, int]:
+    """The files of a backup. One that is fetched again is another file of the same name."""
+    return {path.name: path.stat().st_ino for path in (target / "files").iterdir()}
 
 
 def fill(node: Node, queue: str, count: int, size: int = 10) -> str:

@@ -13,10 +13,12 @@ from urllib.parse import urlsplit
 from tests.integration.backup_kit import (
     COMMAND_SECONDS,
     admin_of,
+    await_own_record,
     back_up,
     done,
     fastnode,
     fill,
+    kept,
     refusal,
 )
 from tests.integration.worker_kit import names_of
@@ -32,14 +34,20 @@ TOKENS = {
 
 def test_what_is_there_already_is_not_fetched_again(tmp_path: Path) -> None:
     with Node(tmp_path / "node", "--groups", "2") as node:
+        await_own_record(node)
         fill(node, "jobs", 10, size=100_000)
         first = back_up(node, tmp_path / "backup")
         assert first["new_bytes"] > 1_000_000
+        before = kept(tmp_path / "backup")
         fill(node, "jobs", 1)
         second = back_up(node, tmp_path / "backup")
         assert second["bytes"] > first["new_bytes"] and second["new_bytes"] < 100_000
+        after = kept(tmp_path / "backup")
+        assert second["new_files"] == len(after.keys() - before.keys())
+        assert all(after[name] == before[name] for name in after.keys() & before.keys())
         words = done("backup", str(tmp_path / "backup"), *admin_of(node))
         assert "backed up 2 groups of cluster" in words and "\nnew: 0 files, 0 bytes" in words
+        assert kept(tmp_path / "backup") == after
         # The node has kept nothing of it.
         assert sorted(path.name for path in (node.data_dir / "groups").iterdir()) == ["000", "001"]
         assert node.stop() == 0
