@@ -192,7 +192,11 @@ class Timers:
 
     def _is_alive(self, bunch: _Bunch) -> bool:
         visible_at, positions, _ = bunch
-        return any(self.scheduled.get(position) == visible_at for position in positions)
+        scheduled = self.scheduled
+        for position in positions:
+            if scheduled.get(position) == visible_at:
+                return True
+        return False
 
     def _pop(self) -> _Bunch:
         bunch = heapq.heappop(self._heap)
