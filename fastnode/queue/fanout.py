@@ -20,7 +20,7 @@ from fastnode.queue.errors import SqsError
 from fastnode.queue.long_poll import Waiter
 from fastnode.queue.partitions import PartitionedQueue
 from fastnode.queue.places import identity_of
-from fastnode.queue.receive_answer import answers
+from fastnode.queue.receive_answer import answers, each_once
 from fastnode.queue.receive_one import Budget, Received, give_back, receive_here, redelivered
 from fastnode.queue.service import Service
 from fastnode.queue.validate import ValidReceive
@@ -93,7 +93,7 @@ class _Fanout:
         part = parts.Redeliver(*identity_of(self._queue), b"", self._valid)
         there = await gather(self._service.ask(place, part) for place in self._queue.others())
         found = answers(self._received, self._valid)
-        return [*found, *(message for some in there for message in some or ())]
+        return each_once([*found, *(message for some in there for message in some or ())])
 
     async def wait(self, deadline_ms: int) -> list[Message]:
         """What the first of the other places gives that has something; nothing when it is worth

@@ -19,7 +19,7 @@ from fastnode.queue.live import LiveQueue
 from fastnode.queue.partitions import PartitionedQueue
 from fastnode.queue.places import identity_of
 from fastnode.queue.plans import unreceived_state
-from fastnode.queue.receive_answer import answers
+from fastnode.queue.receive_answer import answers, each_once
 from fastnode.queue.receive_one import Received, give_back
 from fastnode.queue.repeats import Landed, find, next_identity, request_at
 from fastnode.queue.service import Service
@@ -52,7 +52,7 @@ async def received_before(
             return None
         if all(known):
             service.gates.recognised += 1
-            return [message for messages in known for message in messages]
+            return each_once(message for messages in known for message in messages)
         call.request = next_identity(call.request)
     call.request = service.new_request()
     return None

@@ -1,6 +1,6 @@
 """Received messages as the client sees them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from fastnode import native
@@ -21,6 +21,11 @@ from fastnode.queue.validate import ValidReceive
 
 def answers(received: Sequence[Received], valid: ValidReceive) -> list[Message]:
     return [message for part in received for message in _shown(part, valid)]
+
+
+def each_once(messages: Iterable[Message]) -> list[Message]:
+    """A node that takes a lead while others are asked for what they lead is asked by two names."""
+    return list({message.receipt_handle: message for message in messages}.values())
 
 
 def _shown(part: Received, valid: ValidReceive) -> list[Message]:

@@ -162,3 +162,28 @@ def test_what_a_second_attempt_was_told_is_not_given_back_by_the_first(
     for message in messages:
         world.delete(1, queue.url, message["ReceiptHandle"])
     assert world.counts(1, queue.url) == (len(GROUPS) - 2, 0, 0)
+
+
+@pytest.mark.parametrize("attempt", [2, 1])
+@pytest.mark.parametrize("earlier", [0, 1])
+def test_whoever_takes_a_lead_while_it_is_asked_what_a_receive_took_tells_it_once(
+    world: RetryWorld, queue: EventQueue, earlier: int, attempt: int
+) -> None:
+    """Asked for what it leads, and again by whoever waits for a leader of the other group; for a
+    call that is repeated, and for another one with the same attempt id. Receives take turns in
+    where they begin.
+    """
+    world.ask(1, posted("SendMessageBatch", send_all(queue)))
+    for _ in range(earlier):
+        assert len(world.receive(1, queue.url, limit=2)) == 2
+    members = {"QueueUrl": queue.url, "MaxNumberOfMessages": 2, "VisibilityTimeout": 600}
+    call = "call"
+    if attempt == 1:
+        members["ReceiveRequestAttemptId"], call = "a", "another call"
+    first = world.ask(1, posted("ReceiveMessage", members, "call")).answer["Messages"]
+    assert len(first) == 2
+    world.depose(1)
+    again = world.ask(2, posted("ReceiveMessage", members, call, attempt))
+    assert not again.is_answered
+    world.lead(1, 1)
+    assert sorted(map(str, again.answer["Messages"])) == sorted(map(str, first))
