@@ -25,6 +25,7 @@ from fastnode.cluster.link_services import services_of
 from fastnode.cluster.member import Member
 from fastnode.cluster.member_proof import MemberProof
 from fastnode.cluster.member_records import load_records
+from fastnode.cluster.member_steps import Steps
 from fastnode.cluster.membership import Membership
 from fastnode.cluster.partition_map import parse_partition_map
 from fastnode.cluster.refusal import LeadershipRefusal
@@ -151,8 +152,8 @@ class Node:
         return NodeMeter(self.service, self.groups, self.backlog, raft, data.path)
 
     def _membership(self, courier: Courier) -> Membership:
-        membership = Membership(
-            self._data,
+        steps = Steps(
+            self._data.node_id,
             self.groups,
             self.raft,
             self.member,
@@ -160,6 +161,7 @@ class Node:
             courier,
             self.service.new_request,
         )
+        membership = Membership(self._data, self.groups, self.raft, self.member, steps)
         membership.take = self._states.measure
         membership.hear = self._hear
         return membership

@@ -2,20 +2,18 @@
 
 Consensus changes one member at a time in one group at a time, and only where the group is led. So
 whoever is asked for a change carries it to the leader of each group and waits until it sees it in
-force itself. A new member is a learner first; each leader makes it a voter when it has caught up.
-All steps can be repeated, and a change that was interrupted is finished by asking for it again.
+force itself (`member_steps.py`). What is in force already it judges by its own state, once that is
+no older than the question: others may have undone what it saw last. A new member is a learner
+first; each leader makes it a voter when it has caught up. All steps can be repeated, and a change
+that was interrupted is finished by asking for it again.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, Protocol
-
-import msgspec
+from typing import Any, Final
 
 from fastnode import __version__, config
-from fastnode.cluster.bridge import as_future
-from fastnode.cluster.call_codec import DONE, decode_error, encode_error
 from fastnode.cluster.control_api import (
     Addresses,
     ClusterStatus,
@@ -27,33 +25,15 @@ from fastnode.cluster.control_api import (
     merge_groups,
 )
 from fastnode.cluster.control_api import Member as MemberAddress
-from fastnode.cluster.courier import MEMBERS, Courier
-from fastnode.cluster.leads import Leads
 from fastnode.cluster.member import Member
-from fastnode.cluster.member_records import (
-    MemberRecord,
-    decode_record,
-    encode_record,
-    load_records,
-    record_key,
-)
+from fastnode.cluster.member_records import MemberRecord, encode_record, load_records, record_key
+from fastnode.cluster.member_steps import Consensus, Step, Steps
 from fastnode.datadir import DataDir
-from fastnode.errors import Busy, NotLed, OperationError, PlanAgain, Unavailable
-from fastnode.flow import start
-from fastnode.peers.calls import IncomingCall, ask
-from fastnode.raft.groups import MemberChange
+from fastnode.errors import OperationError
 from fastnode.store.group import Group
 
-_RETRY_SECONDS: Final = 0.05
-_CHANGE_SECONDS: Final = 15.0
-_HOLD_SECONDS: Final = 3.0
 _LEARNER_ENTRIES_BEHIND_MAX: Final = 100
 log: Final = logging.getLogger("fastnode.cluster")
-
-
-class Consensus(Protocol):
-    def propose_members(self, group: int, change: MemberChange, node: int) -> None: ...
-    def status(self) -> Any: ...
 
 
 class Operator:
@@ -67,22 +47,6 @@ class Operator:
         self.snapshot = membership.snapshot
 
 
-class Step(msgspec.Struct, frozen=True, array_like=True):
-    """Something to be done where a group is led; a hold where it will be led. A record takes the
-    place of the one that was `known`, empty if there was none, or of any if that is not said.
-    """
-
-    kind: Literal["add-learner", "remove", "record", "transfer", "hold"]
-    group: int
-    node: int
-    record: bytes = b""
-    known: bytes | None = None
-
-
-_encode: Final = msgspec.msgpack.Encoder().encode
-_decode_step: Final = msgspec.msgpack.Decoder(Step).decode
-
-
 class Membership:
     def __init__(
         self,
@@ -90,17 +54,14 @@ class Membership:
         groups: Sequence[Group],
         raft: Consensus,
         member: Member,
-        leads: Leads,
-        courier: Courier,
-        new_request: Callable[[], bytes],
+        steps: Steps,
     ) -> None:
         self._data = data
         self._groups = groups
         self._raft = raft
         self._member = member
-        self._leads = leads
-        self._courier = courier
-        self._new_request = new_request
+        self._steps = steps
+        self.serve = steps.serve
         # Asks another node for its view.
         self.hear: Callable[[int], Any] | None = None
         self.take: Callable[[int], Any] | None = None
@@ -108,6 +69,7 @@ class Membership:
     # --- for peers and operators -------------------------------------------------------------
 
     async def join(self, node: int, incarnation: bytes, addresses: Addresses) -> Joined:
+        await self._steps.catch_up()
         known = load_records(self._groups[0]).get(node)
         if known is not None and known.is_removed:
             raise Refused(f"node {node} was removed: join under another --node-id")
@@ -132,6 +94,7 @@ class Membership:
         """Expect a node: when it starts with --join it is let in, under a number that was removed
         too.
         """
+        await self._steps.catch_up()
         known = load_records(self._groups[0]).get(node)
         if known is not None and known.incarnation and not known.is_removed:
             # Others would look for it elsewhere, and let another in under its number.
@@ -143,13 +106,15 @@ class Membership:
         raise Refused(f"node {node} becomes a voter by itself when it has caught up")
 
     async def remove(self, node: int) -> None:
+        await self._steps.catch_up()
         known = load_records(self._groups[0]).get(node)
         if known is None and node not in self._member.known_nodes():
             raise Refused(f"there is no node {node}")
         if len(self._member.voters) == 1 and node in self._member.voters:
             raise Refused(f"node {node} is the only voter: add another one first")
         for group in self._groups:
-            await self._until(group, Step("remove", group.number, node), self._is_out(node, group))
+            step = Step("remove", group.number, node)
+            await self._steps.until(step, self._is_out(node, group))
         # Where it is may have been written down meanwhile.
         known = load_records(self._groups[0]).get(node)
         raft = known.raft if known is not None else ""
@@ -169,22 +134,9 @@ class Membership:
         moved = [one for one in chosen if one.leader != to]
         for one in chosen:
             # First, or the new leader might hand it on before it knows.
-            await self._hold(one, to)
-            await self._until(one, Step("transfer", one.number, to), self._is_led(to, one))
+            await self._steps.hold(one, to)
+            await self._steps.until(Step("transfer", one.number, to), self._is_led(to, one))
         return [one.number for one in moved]
-
-    async def _hold(self, group: Group, node: int) -> None:
-        """Let a node know that it shall keep the lead."""
-        if node == self._data.node_id:
-            self._leads.hold(group)
-            return
-        link = self._member.link_to(node)
-        if link is None:
-            raise Unavailable(f"node {node} cannot be reached from here")
-        step = _encode(Step("hold", group.number, node))
-        status, payload = await ask(link, MEMBERS, step, _HOLD_SECONDS)
-        if status != DONE:
-            raise decode_error(status, payload)
 
     async def snapshot(self, group: int | None) -> list[SnapshotTaken]:
         chosen = self._groups if group is None else [self._group(group)]
@@ -254,56 +206,7 @@ class Membership:
                 except OperationError as error:
                     log.debug("a member is not written down yet: %s", error)
 
-    # --- one step at a group's leader ----------------------------------------------------------
-
-    def serve(self, payload: bytes, incoming: IncomingCall) -> None:
-        """A step that another node asks for."""
-
-        def finish(_result: object, error: BaseException | None) -> None:
-            if error is None:
-                incoming.answer(DONE, b"")
-            elif isinstance(error, OperationError):
-                incoming.answer(*encode_error(error))
-            else:
-                raise error
-
-        start(self._perform(_decode_step(payload)), finish)
-
-    async def _perform(self, step: Step) -> None:
-        group = self._groups[step.group]
-        if step.kind == "hold":
-            self._leads.hold(group)
-            return
-        if not group.is_ready:
-            raise NotLed("another node leads the group")
-        if step.kind == "record":
-            key = record_key(decode_record(step.record).node)
-            # Whoever asks again may come before the first answer is applied.
-            while (blocked := group.latches.wait_for((key,))) is not None:
-                await blocked
-            txn = group.begin(self._new_request())
-            if step.known is not None and group.get(key) not in (step.known or None, step.record):
-                # A step that comes late, of a call that nobody waits for, changes nothing.
-                raise PlanAgain(f"the record of node {step.node} has changed meanwhile: ask again")
-            txn.put(key, step.record)
-            await group.submit(txn)
-        elif step.kind == "transfer":
-            self._leads.transfer(group, step.node)
-        elif step.kind == "remove" and step.node == self._data.node_id:
-            # Whoever removes itself could not see the end of it.
-            self._leads.give_away_now(group)
-        else:
-            assert step.kind in ("add-learner", "remove")
-            self._raft.propose_members(step.group, step.kind, step.node)
-
-    async def _carry(self, step: Step) -> None:
-        group = self._groups[step.group]
-        if group.is_ready:
-            await self._perform(step)
-            return
-        status, payload = await self._courier.carry(group, MEMBERS, _encode(step))
-        if status != DONE:
-            raise decode_error(status, payload)
+    # --- what it is made of --------------------------------------------------------------------
 
     async def _record(self, record: MemberRecord, known: MemberRecord | None) -> None:
         """In place of what was known when this was decided."""
@@ -311,33 +214,12 @@ class Membership:
         replaced = b"" if known is None else encode_record(known)
         step = Step("record", 0, record.node, stored, replaced)
         key = record_key(record.node)
-        await self._until(self._groups[0], step, lambda: self._groups[0].get(key) == stored)
+        await self._steps.until(step, lambda: self._groups[0].get(key) == stored)
 
     async def _learn(self, node: int) -> None:
         for group in self._groups:
             step = Step("add-learner", group.number, node)
-            await self._until(group, step, self._is_in(node, group))
-
-    async def _until(self, group: Group, step: Step, is_done: Callable[[], bool]) -> None:
-        """Ask for the step until it is seen to be done, here."""
-        deadline = asyncio.get_running_loop().time() + _CHANGE_SECONDS
-        why = ""
-        while not is_done():
-            if asyncio.get_running_loop().time() > deadline:
-                text = f"group {group.number}: not done in time {why}"
-                raise Unavailable(f"{text}: see `fastnode cluster status`, and ask again")
-            try:
-                await as_future(self._carry(step))
-                await self._seen(is_done)
-            except (Busy, NotLed, Unavailable) as error:
-                why = f"({error})"
-                await asyncio.sleep(_RETRY_SECONDS)
-
-    async def _seen(self, is_done: Callable[[], bool]) -> None:
-        for _ in range(20):
-            if is_done():
-                return
-            await asyncio.sleep(_RETRY_SECONDS)
+            await self._steps.until(step, self._is_in(node, group))
 
     def _is_in(self, node: int, group: Group) -> Callable[[], bool]:
         return lambda: any(node in some for some in self._member.members[group.number])

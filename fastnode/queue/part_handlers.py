@@ -50,7 +50,7 @@ async def _barrier(worker: PartWorker, part: parts.Barrier, _call: Call) -> int:
     group = worker.service.groups[part.group]
     if not group.leads:
         raise NotLed("another node leads the group")
-    if not group.is_readable:
+    if part.is_of_commits or not group.is_readable:
         await group.readable()
     return group.applied_index
 

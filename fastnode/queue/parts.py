@@ -19,9 +19,13 @@ class Part(Struct, frozen=True, array_like=True, tag=True, gc=False):
 
 
 class Barrier(Part, frozen=True):
-    """→ the index at which the group's state holds all that was acknowledged before."""
+    """→ the index at which the group's state holds all that was acknowledged before; or all that
+    was committed, which others may have applied while the leader has not. Members of an older
+    version take both for the first.
+    """
 
     group: int
+    is_of_commits: bool = False
 
 
 class Deliver(Part, frozen=True):

@@ -78,7 +78,8 @@ class Driver:
         self._led: dict[int, Machine] = {}
         self.is_persisting = False
         self.stalled: dict[int, None] = {}
-        # Groups whose reads wait. A sole voter is never here, so that it pays nothing for them.
+        # Groups whose reads wait. A sole voter is here when its members are to change, and
+        # pays nothing for them otherwise.
         self.reading: dict[int, None] = {}
 
     def gathered_count(self, groups: Iterable[int]) -> int:

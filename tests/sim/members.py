@@ -21,6 +21,7 @@ class Members:
         self._cluster = cluster
         self._loop = loop
         self._random = random
+        self._operator = cluster.work.random("operator")
         # From then on repeated calls may be taken for others, by whoever has not heard all members.
         self.have_changed = False
         # Numbers of those who are being removed, or shall be, which has to come to an end.
@@ -86,7 +87,7 @@ class Members:
         would not see.
         """
         others = [one for one in self._cluster.nodes.values() if one is not leaving]
-        one = self._random.choice(others)
+        one = self._operator.choice(others)
         process = one.process
         if one.node is None or process is None:
             return False

@@ -137,6 +137,32 @@ def test_a_barrier_is_the_index_that_holds_what_was_acknowledged() -> None:
     assert msgspec.msgpack.decode(payload) == len(world.logs[group])
 
 
+@pytest.mark.parametrize("is_of_commits", [False, True])
+def test_a_barrier_of_commits_waits_for_what_a_leader_with_a_lease_has_not_applied(
+    is_of_commits: bool,
+) -> None:
+    world = spread()
+    group = world.leaders.index(2)
+    Asked(world, 2, parts.Barrier(group))
+    assert world.nodes[2].groups[group].is_readable
+    world.logs[group].append((world.terms[group], None))
+    ((status, payload),) = Asked(world, 2, parts.Barrier(group, is_of_commits)).answers
+    assert status == DONE
+    assert msgspec.msgpack.decode(payload) == len(world.logs[group]) - (not is_of_commits)
+
+
+def test_members_of_different_versions_understand_each_other_s_barriers() -> None:
+    class Barrier(parts.Part, frozen=True):
+        """As it was."""
+
+        group: int
+
+    sent = msgspec.msgpack.encode(parts.Barrier(3, is_of_commits=True))
+    assert msgspec.msgpack.decode(sent, type=Barrier) == Barrier(3)
+    sent = msgspec.msgpack.encode(Barrier(3))
+    assert msgspec.msgpack.decode(sent, type=parts.ANY_PART) == parts.Barrier(3)
+
+
 def test_a_part_for_a_queue_that_is_gone_or_was_made_anew() -> None:
     world = spread()
     segment, incarnation = identity_of(front(world, 1))
