@@ -196,5 +196,6 @@ def test_pages_give_what_a_sorted_list_gives(steps: list[tuple[str, str, int]], 
             assert taken == (None if expected is None else expected.group_id)
             held |= {taken} if taken else set()
         else:
-            fresh = waiting(now, group)
-            paged.store(fresh if kind == "send" else hidden(now - 1, now + number - 20, group))
+            # No two messages of a queue have the same position: it decides which of them is first.
+            received = Head(now + number - 20, (now - 1) << 16 | 1, group)
+            paged.store(waiting(now, group) if kind == "send" else received)
