@@ -3,6 +3,7 @@ with its machine. What runs in them is `fastnode.serve.live`.
 """
 
 import asyncio
+import errno
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -55,8 +56,12 @@ class SimNode:
 
 
 def is_of_disk(error: BaseException | None) -> bool:
-    """A start that the disk ended, and that says so."""
-    return isinstance(error, StartError) and isinstance(error.__cause__, OSError)
+    """A start that the disk ended, and that says so; or a stop, whose last block it did not take:
+    the log's thread of a real node ends it with a line of its own.
+    """
+    if isinstance(error, StartError):
+        return isinstance(error.__cause__, OSError)
+    return isinstance(error, OSError) and error.errno == errno.EIO
 
 
 class SimCluster:
@@ -117,7 +122,7 @@ class SimCluster:
         if isinstance(error, StartError) and one.is_lost:
             self.work.note(f"node {one.number} refuses to start: its log is damaged")
         elif (one.is_disk_failing or one.machine.is_full) and is_of_disk(error):
-            self.work.note(f"node {one.number} refuses to start: {error}")
+            self.work.note(f"node {one.number} was ended by its disk: {error}")
             one.is_disk_failing = False
             one.machine.crash()
             self.on_refusal(one)
