@@ -64,7 +64,7 @@ TEN = [TIMESTAMP << 16 | entry for entry in range(10)]
 HIDDEN = {TIMESTAMP << 16: TIMESTAMP}
 TEN_KEYS = native.state_keys(PREFIX, TEN)
 TEN_ITEMS = [(one, RECORD) for one in TEN]
-HANDOUT = native.HandoutKeys(READS[0], PLACES, *[PREFIX] * 4)
+HANDOUT = native.HandoutKeys(READS[0], PLACES, *[PREFIX] * 3)
 STAMPS = (REQUEST, TIMESTAMP, TIMESTAMP, 2)
 FIFO_ENTRY = native.encode_entry([native.encode_transaction(*SEND[:6], FIFO_WRITES)] * 64)
 

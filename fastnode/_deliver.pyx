@@ -277,7 +277,7 @@ def plan_receive(
 ):
     cdef object places = part(keys, 1)
     cdef bytes state_prefix = bytes_at(places, 1), timer_prefix = bytes_at(places, 2)
-    cdef bytes in_flight = bytes_at(keys, 3), mark_key = bytes_at(keys, 5)
+    cdef bytes in_flight = bytes_at(keys, 3), mark_key = bytes_at(keys, 4)
     cdef bytes state = state_of(commit_ts, 1, visible_at, commit_ts >> 16)
     cdef tuple rows = tuple(items), touched = tuple(heads)
     cdef Py_ssize_t index, count = len(rows), heads_count = len(touched)
@@ -330,7 +330,7 @@ def plan_delete(
         3 * WRITE_HEAD_BYTES + PyBytes_GET_SIZE(data_prefix) + PyBytes_GET_SIZE(state_prefix)
         + PyBytes_GET_SIZE(timer_prefix) + TIME_BYTES + 3 * PLACE_BYTES
     )
-    for index in range(2, 5):
+    for index in range(2, 4):
         size += delta_size(bytes_at(keys, index))
     for index in range(others_count):
         size += WRITE_HEAD_BYTES + PyBytes_GET_SIZE(bytes_at(others[index], 1))
@@ -339,7 +339,7 @@ def plan_delete(
     cdef uint64_t time
     cdef uint8_t kind
     cdef bytes value, result = begun(
-        request, start_ts, commit_ts, retention, mask, keys, 3 * count + 3 + others_count, size
+        request, start_ts, commit_ts, retention, mask, keys, 3 * count + 2 + others_count, size
     )
     cdef uint8_t* at = address(result) + PyBytes_GET_SIZE(result) - size
     for position, visible_at in times.items():
@@ -350,7 +350,6 @@ def plan_delete(
         at = store_write(at, _FRESH_DELETE_KIND, timer_prefix, &time, &place, 0)
     at = store_delta(at, bytes_at(keys, 2), -count)
     at = store_delta(at, bytes_at(keys, 3), -count)
-    at = store_delta(at, bytes_at(keys, 4), 0)
     for index in range(others_count):
         kind, value = part(others[index], 0), bytes_at(others[index], 2)
         at = store_write(

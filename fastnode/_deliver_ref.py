@@ -61,7 +61,6 @@ class HandoutKeys(NamedTuple):
     places: PlaceKeys
     total: bytes
     in_flight: bytes
-    delayed: bytes
     mark: bytes
 
 
@@ -223,9 +222,8 @@ def plan_delete(
     """The transaction that removes received messages, each with the time of its timer. `rest` is
     what it writes besides.
     """
-    deltas = (keys.total, -len(times)), (keys.in_flight, -len(times)), (keys.delayed, 0)
     writes = plan_removals(keys.places, times)
-    writes += [(ADD, key, _delta(delta)) for key, delta in deltas]
+    writes += [(ADD, key, _delta(-len(times))) for key in (keys.total, keys.in_flight)]
     return encode_transaction(
         request, start_ts, commit_ts, retention, mask, [keys.generation], [*writes, *rest]
     )

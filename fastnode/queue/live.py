@@ -86,7 +86,7 @@ class LiveQueue(Traffic):
         keys = self.messages = MessageKeys(self.keys.segment, generation, self.partition)
         self.send_keys = SendKeys(self.keys.generation, keys.total, keys.data)
         self.handout_keys = HandoutKeys(
-            self.keys.generation, keys.places, keys.total, keys.in_flight, keys.delayed, keys.mark
+            self.keys.generation, keys.places, keys.total, keys.in_flight, keys.mark
         )
         mark = self.group.get(self.messages.mark)
         self.waiting = Waiting(int.from_bytes(mark or b"", "big"), self.read_ahead)

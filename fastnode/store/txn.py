@@ -62,7 +62,9 @@ class Txn:
         self.writes.append((DROP, prefix, native.prefix_end(prefix)))
 
     def add(self, key: bytes, delta: int) -> None:
-        self.writes.append((ADD, key, delta.to_bytes(8, "big", signed=True)))
+        """A counter that stays as it is costs nothing."""
+        if delta:
+            self.writes.append((ADD, key, delta.to_bytes(8, "big", signed=True)))
 
     def raise_to(self, key: bytes, value: bytes) -> None:
         """A low-water mark: the larger of the stored value and this one, byte by byte."""

@@ -40,9 +40,7 @@ strings = st.one_of(st.sampled_from(['"x"', '"http://localhost/q"']), bodies.ODD
 rows = st.tuples(st.integers(0, 9), own.blobs, own.blobs)
 positions = st.one_of(st.integers(0, 2**80 - 1), st.sampled_from([-1, 2**80]))
 place_keys = st.builds(native.PlaceKeys, own.blobs, own.blobs, own.blobs)
-handout_keys = st.builds(
-    native.HandoutKeys, own.blobs, place_keys, own.blobs, own.blobs, own.blobs, own.blobs
-)
+handout_keys = st.builds(native.HandoutKeys, own.blobs, place_keys, own.blobs, own.blobs, own.blobs)
 stored_texts = st.one_of(
     own.printables, st.text(st.sampled_from('a"\\/\x00\x08\n\x0b\x1f\x7fé😀\xa0'))
 )
