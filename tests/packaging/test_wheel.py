@@ -2,6 +2,7 @@
 where a node runs from it. Slow, because the wheel is built first.
 """
 
+import ast
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ from typing import Final
 
 import pytest
 
+from fastnode._ways import WAYS
 from tests.nodes import READY, ROOT, JsonClient
 
 INSTALL_SECONDS: Final = 600
@@ -43,12 +45,14 @@ def own_environment() -> dict[str, str]:
 
 def test_the_wheel_holds_every_compiled_part(wheel: Path) -> None:
     setup = (ROOT / "setup.py").read_text(encoding="utf-8")
-    found = re.search(r'MODULES = "([^"]+)"', setup)
+    found = re.search(r"MODULES = \(([^()]+)\.split\(\)", setup)
     assert found is not None
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-    for module in (*found[1].split(), "_raftlog"):
-        assert any(re.fullmatch(rf"fastnode/{module}\.[\w.-]+\.so", name) for name in names), module
+    native: str = ast.literal_eval(f"({found[1]})")
+    for module in (*native.split(), *WAYS, "_raftlog"):
+        path = "fastnode/" + module.replace(".", "/")
+        assert any(re.fullmatch(rf"{path}\.[\w.-]+\.so", name) for name in names), module
     assert "fastnode/http/console/index.html" in names
     assert not [name for name in names if name.startswith(("tests/", "bench/"))]
 
